@@ -9,39 +9,39 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Bucket is a bucket whose jobs carry a T: as JSON, or as it is where T is []byte.
+// Bucket is a bucket whose jobs carry a T: as JSON, or unchanged if T is []byte.
 type Bucket[T any] struct{ name string }
 
-// Define names a bucket and the type of its payloads. The settings of the bucket are in Redis: the program that works it has written them,
-// or a dispatcher with a configuration file.
+// Define names a bucket and the type of its payloads. The settings of the bucket are in Redis: the program that works it has written them, or a
+// dispatcher with a configuration file.
 func Define[T any](name string) Bucket[T] { return Bucket[T]{name} }
 
 // Name is the name of the bucket.
 func (b Bucket[T]) Name() string { return b.name }
 
-// Option says more of a job than its payload: one of [ID], [Flow], [In], [At], [Priority], [InBundle], or any function that changes it.
+// Option sets a field of a job besides its payload: one of [ID], [Flow], [In], [At], [Priority], [InBundle], or any function that changes the job.
 type Option func(*Job)
 
-// ID names the job, by 1 to 255 visible ASCII characters. The same id is the same job: enqueued twice, it is in the bucket once. Else a job gets
+// ID names the job, by 1 to 255 visible ASCII characters. The same id is the same job: enqueued twice, it is in the bucket once. Without it a job gets
 // an id of its own.
 func ID(id string) Option { return func(j *Job) { j.ID = id } }
 
-// Flow names whose job it is, such as a customer: in a bucket with flows they take turns.
+// Flow names the flow of the job, such as a customer: in a bucket with flows they take turns.
 func Flow(name string) Option { return func(j *Job) { j.Flow = name } }
 
-// In has the job leave after a delay at the earliest.
+// In delays the job: it departs after the delay at the earliest.
 func In(delay time.Duration) Option { return func(j *Job) { j.Delay = delay } }
 
-// At has the job leave at a time at the earliest.
+// At sets the earliest time at which the job departs.
 func At(earliest time.Time) Option { return func(j *Job) { j.NotBefore = earliest } }
 
-// Priority is which of the jobs in its bucket go first.
+// Priority sets which of the jobs in its bucket go first.
 func Priority(p shaper.Priority) Option { return func(j *Job) { j.Priority = p } }
 
-// InBundle names the bundle of the job: [producer.Client.OpenBundle] of [Client.Producer] has opened it.
+// InBundle adds the job to a bundle that [producer.Client.OpenBundle] of [Client.Producer] has opened.
 func InBundle(id string) Option { return func(j *Job) { j.Bundle = id } }
 
-// Job makes the job of a payload, for [Client.Enqueue] and the packages below.
+// Job builds the job of a payload, for [Client.Enqueue] and the packages below.
 func (b Bucket[T]) Job(payload T, options ...Option) (Job, error) {
 	job := Job{Bucket: b.name}
 	if raw, ok := any(payload).([]byte); ok {
@@ -58,9 +58,9 @@ func (b Bucket[T]) Job(payload T, options ...Option) (Job, error) {
 	return job, nil
 }
 
-// Enqueue puts a job in. A job that is not let in, as the bucket is full or a limit of it is used up, is a [*RefusedError]: its receipt says
-// why, and after which time another try is worth it. After any other error it is not known whether the job is in: enqueue it
-// again under the same [ID], which is in the receipt, and it is in once.
+// Enqueue enqueues a job. A job that is refused, because the bucket is full or a limit is used up, is a [*RefusedError]: its receipt has the reason, and
+// the time after which to retry. After any other error the outcome is unknown. Enqueue the job again under the same [ID], which is in the receipt: it is
+// then in the bucket once.
 //
 // It is one round trip, which concurrent calls share. When Redis is down, the error comes after 1.5 s at most.
 func (b Bucket[T]) Enqueue(ctx context.Context, c *Client, payload T, options ...Option) (Receipt, error) {
@@ -79,7 +79,7 @@ func (b Bucket[T]) Enqueue(ctx context.Context, c *Client, payload T, options ..
 	return receipt, err
 }
 
-// payloadOf reads what Job has written.
+// payloadOf decodes the payload that Job has encoded.
 func (b Bucket[T]) payloadOf(a *Attempt) (payload T, err error) {
 	if raw, ok := any(&payload).(*[]byte); ok {
 		*raw = a.Payload

@@ -11,16 +11,15 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// Limit is a limit on its own, beside any bucket: what is above it is refused, or waits in the program that asks. Nothing is queued in Redis.
+// Limit is a limit on its own, without a bucket: a call above it is refused, or waits in the calling program. Nothing is queued in Redis.
 type Limit struct {
 	client *Client
 	name   string
 }
 
-// Limit returns a limit such as "10/s" or "100/h" for each key, over all programs that name it. A function may change it, such as its
-// algorithm or its burst; without one it is a token bucket, which lets as many through at once as the rate says. The program that says it
-// owns it; an operator may override it. A rate of "" means a limit that this client knows already. It takes up to three round trips. While
-// Redis is down the first question makes up for them.
+// Limit returns a limit such as "10/s" or "100/h" for each key, over all programs that name it. A function may change it, such as its algorithm or its
+// burst; without one it is a token bucket, whose burst is the count of the rate. The program that sets the rate owns the limit; an operator may override
+// it. A rate of "" means a limit that this client knows already. It takes up to three round trips. If Redis is down, the first check makes them instead.
 func (c *Client) Limit(name, rate string, change ...func(*admission.Limit)) (*Limit, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,25 +50,24 @@ func (c *Client) Limit(name, rate string, change ...func(*admission.Limit)) (*Li
 	return &Limit{c, name}, nil
 }
 
-// Evenly makes a limit let one through at a time, at intervals: for [Limit.Wait] in front of an API that dislikes bursts.
+// Evenly makes a limit allow one call at a time, at intervals: for [Limit.Wait] before an API that dislikes bursts.
 func Evenly(l *admission.Limit) { l.Burst = 1 }
 
-// Allow asks whether one more may pass for a key now, and counts it if so. The key is any text; "" counts everybody together. A refusal
-// is a decision, with the time after which to come again, and no error. It is one round trip, which concurrent questions
-// share. While Redis is down it is an error, after 250 ms at most, unless the limit says otherwise (OnStoreFailure).
+// Allow checks whether one more call for a key is within the limit now, and counts it if so. The key is any text; "" counts all callers together. A
+// refusal is a decision, with the time after which to retry, and no error. It is one round trip, which concurrent checks share. While Redis is down it
+// is an error, after 250 ms at most, unless the limit says otherwise (OnStoreFailure).
 func (l *Limit) Allow(ctx context.Context, key string) (admission.Decision, error) {
 	return l.client.limiter.AskKey(ctx, l.name, "", key, 1)
 }
 
-// Wait waits until one more may pass for a key: call it before each call that is to be paced. See [admission.Limiter.Wait]: those that wait
-// are let through in no promised order, and at most one in a round trip for each process and key. Its errors are that of ctx, and those
-// of Allow.
+// Wait waits until the limit allows one more call for a key: use it before each call that is to be paced. See [admission.Limiter.Wait]: waiting calls
+// pass in no promised order, at most one for each round trip, process and key. Wait returns the error of ctx, or an error of Allow.
 func (l *Limit) Wait(ctx context.Context, key string) error {
 	return l.client.limiter.Wait(ctx, l.name, key, 1)
 }
 
-// Middleware answers requests above the limit with 429, Retry-After and the rate-limit headers, and lets the others pass. It counts by the
-// client's address; [httplimit.Middleware] does so behind proxies, or by a header, and takes [Client.Limiter].
+// Middleware responds to requests above the limit with 429, Retry-After and the rate-limit headers, and passes the others on. It counts by the client's
+// address; [httplimit.Middleware] does so behind proxies, or by a header, and takes [Client.Limiter].
 func (l *Limit) Middleware(next http.Handler) http.Handler {
 	return httplimit.Middleware(l.client.limiter, httplimit.Policy{Limit: l.name, Logger: l.client.cfg.Log})(next)
 }

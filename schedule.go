@@ -6,22 +6,22 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Schedule is a schedule of a bucket, for [Settings]. Its Timezone is UTC until it is set; CatchUp and Overlap say what becomes of fires that were
-// missed, and of those that come while the last job is still there.
+// Schedule is a schedule of a bucket, for [Settings]. Its Timezone is UTC until it is set; CatchUp and Overlap decide what becomes of missed fires, and
+// of fires while the last job is unfinished.
 type Schedule struct {
 	shaper.Schedule
 	err error
 }
 
-// Schedule enqueues a payload at the times of a cron line, such as "0 2 * * *" or "@every 10m". Any number of programs that work the bucket have the
-// schedule, and one of them enqueues the job of each fire, also after a crash. A name is of one schedule over all buckets. What is wrong with
-// it is the error of [Client.Run].
+// Schedule enqueues a payload at the times of a cron line, such as "0 2 * * *" or "@every 10m". All programs that work the bucket have the schedule, and
+// one of them enqueues the job of each fire, also after a crash. A name is unique over all buckets. [Client.Run] returns an error for an invalid
+// schedule.
 //
 //	night := letters.Schedule("nightly", "0 2 * * *", Letter{To: "all"})
 //	night.Timezone = "Europe/Paris"
 //	t.Handle(letters.Work(tundish.Settings{Rate: "20/s", Schedules: []tundish.Schedule{night}}, send))
 //
-// Of the options [Flow] and [Priority] hold for each job. [ID], [In], [At] and [InBundle] are of one job, and an error here.
+// The options [Flow] and [Priority] apply to each job. [ID], [In], [At] and [InBundle] are for a single job, and an error here.
 func (b Bucket[T]) Schedule(name, cron string, payload T, options ...Option) Schedule {
 	job, err := b.Job(payload, options...)
 	switch {

@@ -1,24 +1,22 @@
-// Package tundish puts jobs into a bucket, and works them off at an even rate, over all programs that share a Redis.
+// Package tundish enqueues jobs into a bucket, and works them at an even rate over all programs that share a Redis.
 //
 // A bucket has a name, and its jobs carry one type:
 //
 //	var letters = tundish.Define[Letter]("letters")
 //
-// Any program puts jobs in:
+// Any program can enqueue jobs:
 //
 //	t, err := tundish.Open("redis://localhost:6379/0")
 //	receipt, err := letters.Enqueue(ctx, t, Letter{To: "ada"})
 //	receipts, err := t.Enqueue(ctx, jobs...) // many at once, each of letters.Job(payload)
 //
-// The program that works them off says the rate, and owns the other settings of the bucket too. Run it as often as you like: the
-// rate is that of all together.
+// The program that works the jobs sets the rate and the other settings of the bucket. Run any number of copies: all together keep the rate.
 //
 //	t.Handle(letters.Work(tundish.Settings{Rate: "20/s"}, send)) // send: func(context.Context, Letter) error
 //	err = t.Run(ctx)                                              // until ctx ends
 //
-// An error of send means that the job is tried again later, with growing waits. [RetryIn], [Hold], [Dead] and [Skip] say something else. A
-// job is delivered at least once: again if the program dies in between. So send does the same when it gets the same job twice, by
-// the ID of [AttemptOf].
+// If send returns an error, the job is retried later, with growing waits. [RetryIn], [Hold], [Dead] and [Skip] choose another outcome. A job is
+// delivered at least once, and again if the program dies meanwhile. So send has to be idempotent: the ID of [AttemptOf] identifies the job.
 //
 // A limit paces calls that a program makes itself, and requests that it serves:
 //
@@ -26,10 +24,9 @@
 //	err = api.Wait(ctx, "")          // before each call
 //	handler = api.Middleware(handler) // 429 above the limit, for each client
 //
-// Everything else is in the packages that this one wraps: what a bucket can be told is [shaper.Bucket], and [Settings] changes it; those
-// that enqueue, work and look at buckets are packages producer, dispatcher and operator below shaper; limits are package admission; workers
-// that send webhooks, call HTTP APIs or feed asynq are below workers, and [Deliver] takes them. Package tundishfile loads the
-// configuration of the programs, and tundishtest is for tests.
+// Everything else is in the packages that this one wraps. [shaper.Bucket] has all settings of a bucket, and [Settings] changes them. Packages producer,
+// dispatcher and operator below shaper enqueue, work and inspect. Package admission has limits. Workers that send webhooks, call HTTP APIs or feed asynq
+// are below workers, and [Deliver] takes them. Package tundishfile loads the configuration of the programs, and tundishtest is for tests.
 package tundish
 
 import (
@@ -57,11 +54,11 @@ import (
 type (
 	// Job is one unit of work to enqueue.
 	Job = shaper.Job
-	// Receipt is the answer for one job.
+	// Receipt is the response for one job.
 	Receipt = shaper.Receipt
 	// Attempt is one delivery of a job.
 	Attempt = shaper.Attempt
-	// RefusedError says that a job was not let in, and why.
+	// RefusedError says that a job was refused, and why.
 	RefusedError = producer.RefusedError
 )
 
@@ -81,13 +78,13 @@ type Client struct {
 	runs     bool
 }
 
-// Config is what a [Client] needs: a Redis, or the URL of one.
+// Config holds what a [Client] needs: a Redis, or the URL of one.
 type Config struct {
 	Redis      redis.UniversalClient // made by [redisconn.Connect]; it stays the caller's to close
-	URL        string                // where Redis is nil: see [redisconn.Connect]
+	URL        string                // if Redis is nil: see [redisconn.Connect]
 	Connection redisconn.Options     // to URL
 	Log        *slog.Logger          // nil logs nothing
-	Registerer prometheus.Registerer // where the metrics go; nil shows none
+	Registerer prometheus.Registerer // receives the metrics; nil shows none
 
 	// Producer, Dispatcher and Limiter change any setting of those, right before they are made. Each may be nil.
 	Producer   func(*producer.Config)
@@ -95,18 +92,18 @@ type Config struct {
 	Limiter    func(*admission.LimiterConfig)
 }
 
-// Open returns a client for the Redis at a URL of [redisconn.Connect], which logs to [slog.Default]. It makes no round trip: that Redis is
-// down is an error of the first call. Close the client at the end.
+// Open returns a client for the Redis at a URL of [redisconn.Connect], which logs to [slog.Default]. It makes no round trip: if Redis is down, the first
+// call returns the error. Close the client at the end.
 func Open(url string) (*Client, error) {
 	log := slog.Default()
 	return New(Config{URL: url, Connection: redisconn.Options{Logger: log}, Log: log})
 }
 
-// New is [Open] with everything that can be said. It makes no round trip.
+// New is [Open] with all options. It makes no round trip.
 func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, buckets: map[string]shaper.Bucket{}, handlers: map[string]Handler{}}
 	if cfg.Registerer == nil {
-		c.cfg.Registerer = prometheus.NewRegistry() // the fleet is told what it counts
+		c.cfg.Registerer = prometheus.NewRegistry() // the fleet needs its counts
 	}
 	if c.cfg.Log == nil {
 		c.cfg.Log = slog.New(slog.DiscardHandler)
@@ -127,7 +124,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// open makes the clients on the connection.
+// open opens the clients on the connection.
 func (c *Client) open() (err error) {
 	cfg := &c.cfg
 	breaker := redisconn.NewBreaker(redisconn.BreakerConfig{Logger: cfg.Log})
@@ -160,17 +157,17 @@ func (c *Client) Close() error {
 	return c.cfg.Redis.Close()
 }
 
-// Producer is the client that enqueues, for what this package has no name for: results, cancelling, looking at a job. It knows
-// the buckets that were used or handled.
+// Producer returns the client that enqueues, for functions that this package lacks: results, cancelling, reading a job. It knows the buckets that were
+// used or handled.
 func (c *Client) Producer() *producer.Client { return c.producer }
 
 // Redis is the connection, for package operator.
 func (c *Client) Redis() redis.UniversalClient { return c.cfg.Redis }
 
-// Limiter asks the limits of [Client.Limit] by their names, for what this package has no name for.
+// Limiter returns the limiter of all limits of [Client.Limit], by their names, for functions that this package lacks.
 func (c *Client) Limiter() *admission.Limiter { return c.limiter }
 
-// Enqueue puts jobs in, of any buckets: see [producer.Client.Enqueue], and [Bucket.Job], which makes one. A refusal is in the receipt here.
+// Enqueue enqueues jobs, of any buckets: see [producer.Client.Enqueue], and [Bucket.Job], which builds one. A refusal is in the receipt here.
 func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	for i := range jobs {
 		if err := c.know(jobs[i].Bucket); err != nil {
@@ -180,7 +177,7 @@ func (c *Client) Enqueue(ctx context.Context, jobs ...Job) ([]Receipt, error) {
 	return c.producer.Enqueue(ctx, jobs...)
 }
 
-// know tells the producer of a bucket. Of one that this program does not work the name is enough: its settings are in Redis.
+// know adds a bucket to the producer. For a bucket that this program does not work, the name is enough: its settings are in Redis.
 func (c *Client) know(bucket string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,8 +197,8 @@ func (c *Client) tell(bucket shaper.Bucket) error {
 	return nil
 }
 
-// Handle adds what [Client.Run] works: one handler for each bucket. Call it before Run, and before this program enqueues into the
-// bucket. What is wrong with a handler is the error of Run.
+// Handle adds handlers for [Client.Run], one for each bucket. Call it before Run, and before this program enqueues into the bucket. Run returns an error
+// for an invalid handler.
 func (c *Client) Handle(handlers ...Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,9 +222,8 @@ func (c *Client) Handle(handlers ...Handler) {
 	}
 }
 
-// Run works the jobs of all handlers, each bucket at its rate, until ctx ends. Then it claims no more, waits for what is under way (30 s
-// at most), and returns nil. Redis being away is no end: it goes on when Redis is back. An error says what is wrong with a handler, and
-// nothing was worked then.
+// Run works the jobs of all handlers, each bucket at its rate, until ctx ends. Then it claims no more, waits for deliveries under way (30 s at most),
+// and returns nil. While Redis is away, Run waits and goes on when Redis is back. An error means an invalid handler: no job was worked.
 func (c *Client) Run(ctx context.Context) error {
 	d, err := c.dispatcher()
 	if err != nil {

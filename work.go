@@ -15,13 +15,13 @@ import (
 // DefaultTimeout bounds a call of a function of [Bucket.Work] whose [Settings] name no other time.
 const DefaultTimeout = time.Minute
 
-// Settings are those of a bucket that this program works. It owns them: its start writes them to Redis, for all programs. What is
-// left out has the default of [shaper.DefaultBucket].
+// Settings are the settings of a bucket that this program works. The program owns them: its start writes them to Redis, for all programs. A zero field
+// has the default of [shaper.DefaultBucket].
 type Settings struct {
 	Rate        string        // departures over all programs: "20/s", "500/m" or "1/h"
-	Burst       int64         // of them that may leave at once after a quiet time; 0: 1
+	Burst       int64         // departures at once after a quiet time; 0: 1
 	PerFlow     string        // departures of each flow: see [Flow]. With it flows take turns, and every job names one. "": the bucket has no flows
-	Quotas      []string      // what departures obey beside the rate, in any window: "2000/d"
+	Quotas      []string      // limits of departures in any window, in addition to the rate: "2000/d"
 	Capacity    int64         // unfinished jobs at most; 0: 10,000
 	MaxInFlight int64         // calls at a time, over all programs; 0: as many as the rate starts within Timeout
 	MaxAttempts int           // calls for a job, until it is a dead letter; 0: 16
@@ -34,22 +34,21 @@ type Settings struct {
 	Change func(*shaper.Bucket)
 }
 
-// Handler is a bucket and what works its jobs.
+// Handler is a bucket with the worker of its jobs.
 type Handler struct {
 	bucket shaper.Bucket
 	worker shaper.Worker
 	err    error
 }
 
-// Deliver is a handler of any worker, such as those below package workers, and of a bucket with all its settings.
+// Deliver returns a handler of any worker, such as those below package workers, and of a bucket with all its settings.
 func Deliver(bucket shaper.Bucket, worker shaper.Worker) Handler {
 	return Handler{bucket: bucket, worker: worker}
 }
 
-// Work is a handler that calls a function for each job, at the bucket's rate, for many jobs at a time. A nil error means that the job is
-// done. [RetryIn], [Hold], [Dead] and [Skip] say what becomes of it else; after any other error, and after a panic, it is tried again, with waits that
-// grow, until the attempts of the bucket are used up. Then it is a dead letter, which an operator may send again. A payload that is no T is a
-// dead letter at once.
+// Work returns a handler that calls do for each job, at the bucket's rate, for many jobs at a time. A nil error means that the job is done. [RetryIn],
+// [Hold], [Dead] and [Skip] choose another outcome. After any other error, and after a panic, the job is retried, with growing waits, until the attempts
+// of the bucket are used up. Then it is a dead letter, which an operator may redrive. A payload that is no T is a dead letter at once.
 //
 // The context ends with Timeout, when the program has lost the job, and when a stop waits no longer.
 func (b Bucket[T]) Work(s Settings, do func(context.Context, T) error) Handler {
@@ -117,7 +116,7 @@ func AttemptOf(ctx context.Context) *Attempt {
 	return a
 }
 
-// verdict is an error that says what becomes of the job.
+// verdict is an error with the outcome of the job.
 type verdict struct {
 	outcome shaper.Outcome
 	err     error
@@ -133,29 +132,28 @@ func newVerdict(err error, outcome shaper.Outcome) error {
 	return &verdict{outcome, err}
 }
 
-// Hold is for a downstream that asks for patience, as by a 429 with Retry-After: the job goes back to the head of its queue, no attempt is
-// counted, and nothing leaves its flow (of a bucket without flows, nothing at all) for that time.
+// Hold is for a downstream that asks for patience, as by a 429 with Retry-After. The job returns to the head of its queue, no attempt is counted, and
+// its flow sends nothing for that time. In a bucket without flows the whole bucket sends nothing.
 func Hold(wait time.Duration, err error) error {
 	return newVerdict(err, shaper.Outcome{Result: shaper.ResultHeld, Reason: "held", RetryAfter: wait, Signal: shaper.SignalThrottled})
 }
 
-// RetryIn is for a job that is to be tried again after a time that is known, instead of with the backoff. It counts an attempt. After that
-// time the job leaves as soon as the rate lets it. A wait of 0 is that of the backoff, and none is above the longest backoff of the bucket: 12
-// hours, unless [Settings].Change says more.
+// RetryIn retries a job after a given time, instead of with the backoff. It counts an attempt. After that time the job departs as soon as the rate
+// allows. A wait of 0 means the backoff. No wait is longer than the longest backoff of the bucket: 12 hours, unless [Settings].Change says more.
 func RetryIn(wait time.Duration, err error) error {
 	return newVerdict(err, shaper.Outcome{Result: shaper.ResultRetry, Reason: reasonError, RetryIn: wait, Signal: shaper.SignalFailed})
 }
 
-// Dead is for a job that no other try would help: it becomes a dead letter, which an operator may send again.
+// Dead is for a job that no retry would help: it becomes a dead letter, which an operator may redrive.
 func Dead(err error) error { return newVerdict(err, shaper.Dead("dead", "")) }
 
-// Skip is for a job that is not to be done any more: it ends, and leaves no dead letter.
+// Skip is for a job that is no longer needed: it ends, and leaves no dead letter.
 func Skip(err error) error { return newVerdict(err, shaper.Dropped("skipped", "")) }
 
-// reasonError is why a job is tried again, where nothing more is known.
+// reasonError is the reason of a retry without a known cause.
 const reasonError = "error"
 
-// outcomeOf is what an error of a function means for the job, and for the adaptive rate and the circuit breaker of its bucket.
+// outcomeOf returns the outcome of a job by a function's error, with its meaning for the adaptive rate and the circuit breaker of the bucket.
 func outcomeOf(err error) shaper.Outcome {
 	if err == nil {
 		return shaper.Done(0)
@@ -168,7 +166,7 @@ func outcomeOf(err error) shaper.Outcome {
 	}
 	outcome := shaper.Retry(reasonError, detail)
 	switch {
-	case errors.Is(err, context.Canceled): // by a stop, which says nothing of the downstream
+	case errors.Is(err, context.Canceled): // by a stop, which does not count against the downstream
 		outcome.Reason = workers.ReasonInterrupted
 		return outcome
 	case errors.Is(err, context.DeadlineExceeded):

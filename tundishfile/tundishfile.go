@@ -1,5 +1,5 @@
-// Package tundishfile loads the configuration file of `producer` and `dispatcher`. A program of your own takes buckets, limits and the address
-// of Redis from it, so that nothing is written twice.
+// Package tundishfile loads the configuration file of `producer` and `dispatcher`. A program of your own reads buckets, limits and the address of Redis
+// from it, so that nothing is written twice.
 //
 //	file, err := tundishfile.Load("config.toml")
 //	t, err := file.Open()
@@ -7,8 +7,8 @@
 //	t.Handle(letters.Work(settings, send))
 //	api, err := t.Limit("vendor-api", "") // as the file says
 //
-// A bucket that a program of yours works says `worker = "program"` there: `dispatcher run` leaves it to that program, and the commands and
-// the HTTP API show and change it as any other. This package is apart from package tundish, as it reads TOML by viper.
+// A bucket that your program works has `worker = "program"` in the file: `dispatcher run` leaves its jobs to that program, and the commands and the HTTP
+// API show and change it as any other. The package is separate from package tundish because it needs viper to read TOML.
 package tundishfile
 
 import (
@@ -28,9 +28,9 @@ import (
 // File is a valid configuration. It does not follow changes of the file: load it again.
 type File struct{ cfg *config.Config }
 
-// Load reads a file, and the variables TUNDISH_... of the environment, which go before it, as the programs do. The error names everything that
-// is wrong, each with its line and what is valid. "" is the file that TUNDISH_CONFIG names, else config.toml in the working
-// directory if there is one, else the defaults.
+// Load reads a file, and the environment variables TUNDISH_..., which override it, as for the programs. The error lists every fault, each with its line
+// and the valid values. "" is the file that TUNDISH_CONFIG names, otherwise config.toml in the working directory if there is one, otherwise the
+// defaults.
 func Load(path string) (*File, error) {
 	cfg, err := config.Load(config.Options{Path: path, Env: os.Environ()})
 	if err != nil {
@@ -39,8 +39,8 @@ func Load(path string) (*File, error) {
 	return &File{cfg}, nil
 }
 
-// Open returns a client for the Redis of the file, which knows its buckets and limits, and logs to [slog.Default]. Of the embedded store,
-// that is the one in the dispatcher that runs on this machine. It makes no round trip.
+// Open returns a client for the Redis of the file, which knows the file's buckets and limits, and logs to [slog.Default]. For the embedded store, that
+// is the Redis in the dispatcher that runs on this machine. It makes no round trip.
 func (f *File) Open() (*tundish.Client, error) {
 	log, cfg := slog.Default(), f.cfg
 	return tundish.New(tundish.Config{
@@ -57,7 +57,7 @@ func (f *File) Open() (*tundish.Client, error) {
 	})
 }
 
-// Buckets are those of the file, in its order, for the packages below shaper.
+// Buckets returns the buckets of the file, in its order, for the packages below shaper.
 func (f *File) Buckets() []shaper.Bucket {
 	buckets := make([]shaper.Bucket, len(f.cfg.Buckets))
 	for i := range f.cfg.Buckets {
@@ -66,8 +66,8 @@ func (f *File) Buckets() []shaper.Bucket {
 	return buckets
 }
 
-// Settings are those of a bucket of the file, for [tundish.Bucket.Work]. A bucket that `dispatcher run` would work too, as its worker is not
-// "program", is an error.
+// Settings returns the settings of a bucket of the file, for [tundish.Bucket.Work]. It returns an error for a bucket that `dispatcher run` would work
+// too, because its worker is not "program".
 func (f *File) Settings(bucket string) (tundish.Settings, error) {
 	for _, b := range f.cfg.Buckets {
 		switch {

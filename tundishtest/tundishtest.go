@@ -1,4 +1,4 @@
-// Package tundishtest has what tests of programs on Tundish need: a store inside the process, whose hours can pass at once.
+// Package tundishtest helps to test programs that use Tundish. It has a store inside the process.
 //
 // In a bubble of testing/synctest hours pass at once, and the times are exact:
 //
@@ -30,10 +30,10 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// connections are so many that nothing waits for one: the timer of such a wait belongs to no bubble.
+// connections is high enough that nothing waits for a connection: the timer of such a wait belongs to no bubble.
 const connections = 1000
 
-// Open returns a client on a store of its own, both of which end with the test. It logs nothing; change changes its configuration.
+// Open returns a client on a store of its own, both of which end with the test. It logs nothing; the change functions edit its configuration.
 func Open(t testing.TB, change ...func(*tundish.Config)) *tundish.Client {
 	t.Helper()
 	mini := miniredis.NewMiniRedis()
@@ -75,8 +75,8 @@ func Run(t testing.TB, c *tundish.Client) (stop func()) {
 	return stop
 }
 
-// Drain waits until no job of a bucket waits, is in flight, or comes later: all are done, dead or gone. It looks ever more rarely, every 10 s at
-// last, so it ends up to a tenth of its time late: what is exact is when the functions of the client are called.
+// Drain waits until no job of a bucket waits, is in flight, or is due later: all are done, dead or gone. It polls ever more rarely, at last every 10 s,
+// so it returns up to 10 % of its time late. The functions of the client are called at the exact times.
 func Drain(t testing.TB, c *tundish.Client, bucket string) {
 	t.Helper()
 	for wait := 20 * time.Millisecond; ; wait = min(wait+wait/10, 10*time.Second) {
@@ -87,7 +87,7 @@ func Drain(t testing.TB, c *tundish.Client, bucket string) {
 	}
 }
 
-// Info is what an operator sees of a bucket now: how many jobs wait, are in flight, or are dead letters.
+// Info returns an operator's view of a bucket: the numbers of waiting jobs, jobs in flight and dead letters.
 func Info(t testing.TB, c *tundish.Client, bucket string) operator.BucketInfo {
 	t.Helper()
 	op, err := operator.New(operator.Config{Redis: c.Redis()})
@@ -104,7 +104,7 @@ func Info(t testing.TB, c *tundish.Client, bucket string) operator.BucketInfo {
 // Store is a Redis inside the process, on a port of this machine.
 type Store struct{ store *embedded.Store }
 
-// StartStore starts a store, for examples and tests that want an address. Close it at the end.
+// StartStore starts a store, for examples and tests that need an address. Close it at the end.
 func StartStore() (*Store, error) {
 	store, err := embedded.Start("127.0.0.1:0")
 	if err != nil {
@@ -113,8 +113,8 @@ func StartStore() (*Store, error) {
 	return &Store{store}, nil
 }
 
-// URL is what [tundish.Open] takes.
+// URL returns the URL for [tundish.Open].
 func (s *Store) URL() string { return s.store.URL() }
 
-// Close stops the store, and forgets what was in it.
+// Close stops the store, and drops its data.
 func (s *Store) Close() { s.store.Close() }

@@ -41,8 +41,8 @@ func (d *spreadDialer) DialContext(ctx context.Context, network, address string)
 	return d.race(ctx, network, port, addrs)
 }
 
-// spread returns at most maxAddresses of the addresses of a name in random order. The families alternate, and the one that the resolver prefers
-// comes first (RFC 8305, 4).
+// spread returns at most maxAddresses of the addresses of a name in random order. The families alternate, beginning with the resolver's first choice
+// (RFC 8305, 4).
 func spread(addrs []netip.Addr) []netip.Addr {
 	var first, other []netip.Addr
 	for _, addr := range addrs {
@@ -67,7 +67,7 @@ func spread(addrs []netip.Addr) []netip.Addr {
 	return order[:min(len(order), maxAddresses)]
 }
 
-// connected is how a connect to one address ended.
+// connected is the result of a connect to one address.
 type connected struct {
 	conn net.Conn
 	err  error

@@ -36,7 +36,7 @@ func (f BatchFormat) Validate() error {
 	return fmt.Errorf("batch.format: %q: want %s or %s", f, BatchArray, BatchNDJSON)
 }
 
-// How much of the answer to a batch is read: the longest id and its status need 160 bytes. The bound holds for each delivery under way.
+// Bounds of how much of the response to a batch is read: the longest id and its status need 160 bytes. They hold for each delivery under way.
 const (
 	answerBytes       = 4 << 10
 	answerBytesOfItem = 512
@@ -52,7 +52,7 @@ type item struct {
 	State      string          `json:"tracestate,omitempty"`
 }
 
-// Attempt returns the request of a batch as one attempt: its id, what its jobs agree in, the permit, and the items as its payload.
+// Attempt returns the request of a batch as one attempt: its id, the fields that its jobs have in common, the permit, and the items as its payload.
 func (f BatchFormat) Attempt(batch *shaper.Batch) *shaper.Attempt {
 	whole := batch.Common()
 	whole.AnswerBytes = max(whole.AnswerBytes, answerBytes+answerBytesOfItem*int64(len(batch.Attempts)))
@@ -106,8 +106,8 @@ func itemOf(a *shaper.Attempt, isJSON bool) item {
 	return one
 }
 
-// write writes the item as JSON. Its data stays as it is, which json.Marshal would change; on one line only line breaks, which stand
-// between the tokens of JSON only, become spaces.
+// write writes the item as JSON. Its data stays unchanged, while json.Marshal would change it. With onOneLine, line breaks, which are only between the
+// tokens of JSON, become spaces.
 func (i item) write(to *bytes.Buffer, onOneLine bool) {
 	data := i.Data
 	i.Data = nil

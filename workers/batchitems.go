@@ -9,9 +9,9 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// batchResults are what an answer says of the jobs of a batch. What it says of other jobs is counted, and not kept.
+// batchResults holds the results that a response has for the jobs of a batch. Results for other jobs are only counted.
 type batchResults struct {
-	ofJobs map[string]*itemResult // of each job of the batch; nil: the answer does not name it
+	ofJobs map[string]*itemResult // of each job of the batch; nil: the response does not name it
 	err    error                  // the first fault of an item
 
 	foreign      int    // how many items name other jobs
@@ -19,9 +19,9 @@ type batchResults struct {
 	nthForeign   int    // which item that is
 }
 
-// itemResult is what an answer says of a job.
+// itemResult is the result that a response has for a job.
 type itemResult struct {
-	nth    int // in the answer, from 1 on
+	nth    int // in the response, from 1 on
 	status int
 	text   []byte
 	fault  error
@@ -35,7 +35,7 @@ func resultsFor(batch *shaper.Batch) *batchResults {
 	return r
 }
 
-// add takes in the nth item of an answer, which names a job.
+// add adds the nth item of a response, which names a job.
 func (r *batchResults) add(id string, item itemResult) {
 	before, isOurs := r.ofJobs[id]
 	switch {
@@ -53,14 +53,14 @@ func (r *batchResults) add(id string, item itemResult) {
 	r.ofJobs[id] = &item
 }
 
-// fail keeps the first fault: the message is short where many items have one.
+// fail keeps the first fault: the message is short if many items have one.
 func (r *batchResults) fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// fault is the first fault of an item, else that of items whose ids are of no job of the batch.
+// fault returns the first fault of an item, otherwise an error if items have ids of no job of the batch.
 func (r *batchResults) fault() error {
 	if r.err != nil || r.foreign == 0 {
 		return r.err
@@ -68,10 +68,10 @@ func (r *batchResults) fault() error {
 	return fmt.Errorf("item %d of the results in the answer to the batch names job %q, which is not in the batch; %d items do so", r.nthForeign, r.firstForeign, r.foreign)
 }
 
-// readRule takes in the items that a rule points at: by their ids, or in the order of the jobs.
+// readRule reads the items that a rule points at: by their ids, or in the order of the jobs.
 func (r *batchResults) readRule(batch *shaper.Batch, rule *Rule, body []byte) {
 	if rule.ItemID == "" {
-		status, _ := parsePointer(rule.ItemStatus) // Validate has seen both pointers
+		status, _ := parsePointer(rule.ItemStatus) // Validate has checked both pointers
 		list, _ := parsePointer(rule.Items)
 		r.readInOrder(batch, func(add func(text []byte)) error { return eachItemAt(body, list, add) }, func(text []byte) int {
 			said, _ := find(text, status, nil)
@@ -87,7 +87,7 @@ func (r *batchResults) readRule(batch *shaper.Batch, rule *Rule, body []byte) {
 	}))
 }
 
-// readInOrder takes in items that stand in the order of the jobs, where there are as many.
+// readInOrder reads items that are in the order of the jobs, if their number is the same.
 func (r *batchResults) readInOrder(batch *shaper.Batch, each func(add func(text []byte)) error, status func(text []byte) int) {
 	nth := 0
 	err := each(func(text []byte) {
@@ -114,8 +114,8 @@ func onlyStatusIn(text []byte) int {
 	return 0
 }
 
-// eachPositioned calls add with the items of a response that says of itself that it is partial, and that no rule reads: the elements of its list
-// "items" (of Elasticsearch's _bulk), "responses", "value" or "data", or of the list that it is. Each has one status, wherever.
+// eachPositioned calls add with the items of a response that declares itself partial, and that no rule reads. They are the elements of its list "items"
+// (of Elasticsearch's _bulk), "responses", "value" or "data", or of the list that is the body. Each has one status, at any place.
 func eachPositioned(body []byte, add func(text []byte)) error {
 	lists := []pointer{{"items"}, {"responses"}, {"value"}, {"data"}}
 	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {

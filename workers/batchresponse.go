@@ -13,12 +13,12 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Outcomes says how a batch ended for each of its jobs, by the outcome of its request. The answer is for all jobs, unless it is a 2xx with
-// a status for each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or those of a 207 or of
-// "errors": true. Then each status is judged by the policy, as if it were the answer to the job
-// alone, but says nothing of the downstream: the request was accepted. Only items that ask for less slow it, where the form of the response
-// is the API's. A job that the results do not name, or name twice, is tried
-// again, and so are all if the answer says that it is JSON and cannot be parsed. Faults of the answer become the batch's.
+// Outcomes returns the outcome of each job of a batch, by the outcome of its request. The response is for all jobs, unless it is a 2xx with a status for
+// each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or those of a 207 or of "errors": true.
+//
+// The policy then judges each status as if it were the response to the job alone. The downstream is not slowed, because it accepted the request. The
+// exception is an item that asks for less in a response of the API's own form. A job that the results don't name, or name twice, is retried. All jobs
+// are retried if the response claims to be JSON and cannot be parsed. Faults of the response become the batch's.
 func (p Policy) Outcomes(batch *shaper.Batch, request shaper.Outcome, now time.Time) []shaper.Outcome {
 	outcomes := make([]shaper.Outcome, len(batch.Attempts))
 	results, isOfAPI, err := p.resultsOf(batch, request)
@@ -54,7 +54,7 @@ func asksForLessOf(outcome shaper.Outcome) bool {
 	return outcome.Result == shaper.ResultHeld || asksForLess(outcome.Status)
 }
 
-// unnamed is the outcome of a job that was sent and that the answer does not name.
+// unnamed returns the outcome of a job that was sent and that the response does not name.
 func unnamed(detail string) shaper.Outcome {
 	outcome := shaper.Retry(ReasonBatchAnswer, Snippet([]byte(detail)))
 	outcome.Signal = shaper.SignalAccepted
@@ -69,7 +69,7 @@ func (p Policy) outcomeOf(a *shaper.Attempt, said *itemResult, request *shaper.O
 		return unnamed(said.fault.Error())
 	}
 	item := Response{Status: said.status, Header: http.Header{}, At: now}
-	if asksForLess(said.status) { // the time that the header names is that of these items
+	if asksForLess(said.status) { // the header's time is for these items
 		item.Header = request.Answer.Headers
 	}
 	outcome := p.byStatus(&item)
@@ -84,7 +84,7 @@ func (p Policy) outcomeOf(a *shaper.Attempt, said *itemResult, request *shaper.O
 	return outcome
 }
 
-// answerTo is what a job gets of the answer, if it wants some: its own result, or the whole.
+// answerTo returns a job's part of the response, if it wants one: its own result, or the whole.
 func answerTo(a *shaper.Attempt, whole *shaper.Answer, said *itemResult, status int) *shaper.Answer {
 	if whole == nil || a.AnswerBytes == 0 {
 		return nil
@@ -99,8 +99,8 @@ func answerTo(a *shaper.Attempt, whole *shaper.Answer, said *itemResult, status 
 	return &own
 }
 
-// resultsOf reads what a response says of each job. The results are nil where it says nothing of that, and err is why it cannot be read. isOfAPI says
-// that the form is not our own.
+// resultsOf reads the results of the jobs in a response. The results are nil if the response has none, and err says why they cannot be read. isOfAPI
+// says that the form is not our own.
 func (p Policy) resultsOf(batch *shaper.Batch, request shaper.Outcome) (results *batchResults, isOfAPI bool, err error) {
 	answer := request.Answer
 	if request.Result != shaper.ResultDone || answer == nil {
@@ -142,7 +142,7 @@ func ownResults(batch *shaper.Batch, answer *shaper.Answer) (*batchResults, erro
 		return nil, fmt.Errorf("the answer to the batch cannot be read, so all its jobs are tried again: %s", reason)
 	}
 	var list []byte
-	jsonscan.Members(text, func(name, value []byte) { // any other JSON is an answer to all
+	jsonscan.Members(text, func(name, value []byte) { // any other JSON is a response to all
 		if jsonscan.Is(name, "results") {
 			list = value
 		}
@@ -169,7 +169,7 @@ func ownResults(batch *shaper.Batch, answer *shaper.Answer) (*batchResults, erro
 
 var errNoArray = errors.New(`the answer to the batch has "results" that are no array, so all its jobs are tried again: want [{"id":"…","status":200}]`)
 
-// readItem reads what an item says of its job; ok is false where it names none, or its status is no whole number.
+// readItem reads the result of a job in an item; ok is false if it names no job, or its status is no whole number.
 func readItem(item []byte) (id string, status int, ok bool) {
 	ok = true
 	jsonscan.Members(item, func(name, value []byte) {

@@ -21,7 +21,7 @@ func (p Policy) byRule(rule *Rule, r *Response) shaper.Outcome {
 			return p.accepted(r) // Outcomes judges each item
 		}
 		var statuses []int
-		_ = rule.eachItem(r.Body, func(item responseItem) { statuses = append(statuses, item.status) }) // what it can read counts
+		_ = rule.eachItem(r.Body, func(item responseItem) { statuses = append(statuses, item.status) }) // the readable items count
 		return p.partial(r, statuses)
 	case RuleDead:
 		outcome.Result = shaper.ResultDead
@@ -43,7 +43,7 @@ func (p Policy) byRule(rule *Rule, r *Response) shaper.Outcome {
 	return outcome
 }
 
-// name is what a rule fits, for people.
+// name describes the responses that a rule fits, for people.
 func (rule *Rule) name() string {
 	var parts []string
 	if len(rule.Status) > 0 {
@@ -65,7 +65,7 @@ func equals(name, value string) string {
 	return name + " = " + strconv.Quote(value)
 }
 
-// Fitting returns the rule that judges a response, counted from 1, and what it fits; 0 if none does.
+// Fitting returns the rule that judges a response, counted from 1, and its description; 0 if none fits.
 func (rules Rules) Fitting(r *Response) (nth int, name string) {
 	for i := range rules {
 		if rule := rules[i : i+1].first(r); rule != nil {

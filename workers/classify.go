@@ -14,9 +14,8 @@ import (
 // ErrInvalid marks the error of a job that no request can be made of.
 var ErrInvalid = errors.New("workers: the job cannot be sent")
 
-// ClassifyError decides by its error how an attempt ended; part of the request may have been sent. Every
-// error that may pass is a retry and says that the downstream failed. Faults of certificates may pass: people
-// renew them. Other errors say nothing of the downstream:
+// ClassifyError returns the outcome of an attempt by its error; part of the request may have been sent. Every temporary error is a retry and counts as a
+// failure of the downstream. Faults of certificates are temporary: operators renew them. Other errors don't count against the downstream:
 //   - A [LocalError] returns the job: this host could not connect, and no attempt is spent.
 //   - An [ErrInvalid] is dead, and so is an address that [Guard] refused, if the URL has it. If a name resolved to it, that is a retry: DNS may change.
 //   - A canceled context means that the dispatcher stopped.

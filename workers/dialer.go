@@ -13,14 +13,15 @@ import (
 // errResolved marks an [ErrBlockedAddress] of a name: its address may change.
 var errResolved = errors.New("the name resolved to it")
 
-// Dialer makes connections to where [Guard] lets them, and spreads them over the addresses of a name. Its errors are those of [net.Dialer], but for:
+// Dialer connects to the addresses that [Guard] allows, and spreads connections over the addresses of a name. Its errors are those of [net.Dialer],
+// except:
 //   - A [LocalError] says that this host could not connect to any address of the receiver.
 //   - An error that matches [ErrBlockedAddress] says that the guard refused every address that was tried.
 type Dialer struct {
 	Allowed  []netip.Prefix // beyond the public internet
-	Resolver *net.Resolver  // nil: that of the process
+	Resolver *net.Resolver  // nil: the process's
 
-	host *host // nil: that of the process
+	host *host // nil: the process's
 }
 
 // DialContext connects to an address.
@@ -41,25 +42,25 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err == nil || attempt.reached {
 		h.routes.worked(name)
 	}
-	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // which says nothing
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // a cancelled dial proves nothing
 		return conn, err
 	}
 	return nil, attempt.fault(h, err)
 }
 
-// dialAttempt is what net tells of a connection while it makes it: it may try several addresses, and returns the error of one.
+// dialAttempt is what net reports while it makes a connection: it may try several addresses, and returns the error of one.
 type dialAttempt struct {
 	name string
 
 	mu       sync.Mutex
 	resolved bool
-	reached  bool // a packet had a way to some address
+	reached  bool // a packet had a route to some address
 	errs     []failedConnect
 }
 
 type failedConnect struct {
 	err    error
-	reason string // of this host; "" where it is not
+	reason string // of this host; "" if the fault is elsewhere
 }
 
 func (a *dialAttempt) trace() *httptrace.ClientTrace {
@@ -96,7 +97,7 @@ func (a *dialAttempt) fault(h *host, err error) error {
 		switch {
 		case errors.Is(one.err, ErrBlockedAddress):
 		case one.reason == "":
-			return one.err // of an address to which packets have a way
+			return one.err // of an address to which packets have a route
 		case local == nil:
 			local = &a.errs[i]
 		}
@@ -124,8 +125,8 @@ func (a *dialAttempt) lookupFault(h *host, lookup *net.DNSError, err error) erro
 	return err
 }
 
-// connectFault is that of an attempt which found no way to any address. Without a route to one receiver only, that receiver is not reached from
-// here, such as one of IPv6 from a host that has none: its jobs are not tried for ever.
+// connectFault returns the fault of an attempt that found no route to any address. If only this receiver has no route, such as an IPv6 receiver from a
+// host without IPv6, its jobs are not retried for ever.
 func (a *dialAttempt) connectFault(h *host, failed *failedConnect) error {
 	if failed.reason != ReasonLocalRoute {
 		return newLocalError(failed.reason, failed.err, h.lasts(failed.reason))

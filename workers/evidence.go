@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// host is what this process knows of its own host. The zero value is ready. It is safe for concurrent use.
+// host collects what this process knows about its own host. The zero value is ready. It is safe for concurrent use.
 type host struct {
 	lookups evidence // of names
 	routes  evidence // of hosts that were connected
@@ -14,13 +14,13 @@ type host struct {
 	faults map[string]*span // by the reason
 }
 
-// span is a time in which a fault came again and again.
+// span is the time over which a fault was repeated.
 type span struct{ first, last time.Time }
 
-// thisHost is the one of this process: its resolver and its descriptors are those of all workers.
+// thisHost is the host of this process: all workers share its resolver and its descriptors.
 var thisHost host
 
-// lasts returns for how long a fault has lasted that has just come. One that has not come for a while begins again.
+// lasts returns how long a fault that has just occurred has lasted. After a while without it, the time begins again.
 func (h *host) lasts(reason string) time.Duration {
 	const over = 2 * maxLocalWait
 	h.mu.Lock()
@@ -38,7 +38,7 @@ func (h *host) lasts(reason string) time.Duration {
 	return now.Sub(s.first)
 }
 
-// evidence decides whether a failure is of this host or of the name that failed. One failure says nothing; the other names do:
+// evidence decides whether a failure is the fault of this host or of the name. One failure proves nothing; the other names decide:
 //   - The first failure of a name is taken for one of this host, as it costs nothing to try again.
 //   - After that the name is to blame once more other names work than fail.
 //   - While no other name is tried, or as many fail, this host is to blame. With fewer than [fewNames] other names that fail this
@@ -50,7 +50,7 @@ type evidence struct {
 	names map[string]*record
 }
 
-// record is what was seen of a name.
+// record is the history of a name.
 type record struct {
 	failing time.Time // since when each try fails; zero: it works
 	seen    time.Time // last
@@ -63,7 +63,7 @@ const (
 	maxRecords  = 4096
 )
 
-// worked notes that a name works.
+// worked records that a name works.
 func (e *evidence) worked(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,7 +71,7 @@ func (e *evidence) worked(name string) {
 	r.failing = time.Time{}
 }
 
-// failed notes that a name does not work. It reports whether this host is to blame, and for how long the name has failed.
+// failed records that a name does not work. It reports whether this host is to blame, and for how long the name has failed.
 func (e *evidence) failed(name string) (isLocal bool, lasts time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,7 +85,7 @@ func (e *evidence) failed(name string) (isLocal bool, lasts time.Duration) {
 	working, failing := 0, 0
 	for _, other := range e.names {
 		switch {
-		case other == r, other.seen.Before(r.failing): // says nothing of the time since
+		case other == r, other.seen.Before(r.failing): // no evidence of the time since
 		case other.failing.IsZero():
 			working++
 		default:

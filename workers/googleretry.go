@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
-// retryInfo returns the delay of the google.rpc.RetryInfo in the body of an error, such as "45.8s", "" none. Google's APIs answer
+// retryInfo returns the delay of the google.rpc.RetryInfo in the body of an error, such as "45.8s", "" none. Google's APIs return
 // {"error":{"details":[…]}}, alone or as the first of a list.
 func retryInfo(body []byte) (delay string) {
 	if !bytes.Contains(body, []byte("google.rpc.RetryInfo")) {

@@ -20,16 +20,14 @@ var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 // publicOnly has the rules of the IANA registries of special-purpose addresses.
 var publicOnly = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWireServer))
 
-// Guard returns a [net.Dialer] Control function that lets connections through only to addresses
-// of the public internet and of the allowed networks, on any port. It sees the address of the
-// connection, after the name was resolved. So a name that points to an inner address does not get
-// by, and neither does a name that changes between two look-ups. The IANA registries of
-// special-purpose addresses define the rest: private, loopback, link-local, shared (CGNAT),
+// Guard returns a [net.Dialer] Control function that lets connections through only to addresses of the public internet and of the allowed networks, on
+// any port. It sees the address of the connection, after the name was resolved. So it also blocks a name that points to an inner address, and a name
+// that changes between two look-ups. The IANA registries of special-purpose addresses define the rest: private, loopback, link-local, shared (CGNAT),
 // documentation, multicast and reserved addresses.
 //
-// An IPv6 address that contains an IPv4 address also has to pass the rules for that IPv4 address: no allowed IPv6 network opens
-// an IPv4 address that these rules shut. Addresses of NAT64 (64:ff9b::/96) pass by these rules alone. Other addresses of this kind,
-// such as 6to4 and Teredo, need an allowed network of their own in addition.
+// An IPv6 address that contains an IPv4 address also has to pass the rules for that IPv4 address: no allowed IPv6 network opens an IPv4 address that
+// these rules shut. Addresses of NAT64 (64:ff9b::/96) pass by these rules alone. Other addresses of this kind, such as 6to4 and Teredo, need an allowed
+// network of their own in addition.
 func Guard(allowed []netip.Prefix) func(network, address string, conn syscall.RawConn) error {
 	return func(network, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)

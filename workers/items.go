@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// isPartial reports whether a 2xx response says of itself that it may not hold for all of the request: 207 (RFC 4918), or JSON with
-// "errors": true, as bulk APIs have it.
+// isPartial reports whether a 2xx response declares that it may not hold for the whole request: 207 (RFC 4918), or JSON with "errors": true, as bulk
+// APIs have it.
 func (r *Response) isPartial() bool {
 	if r.Status/100 != 2 {
 		return false
@@ -27,9 +27,9 @@ func (r *Response) isPartial() bool {
 	return failed
 }
 
-// partial is the outcome of a job whose response has parts with statuses of their own. Where each part was accepted, the job is done.
-// Where none was, the job is judged as if the least final of the statuses was that of the response. Where some were, to send the request
-// again would repeat these: the job is dead, for people to look at. So it is where the statuses cannot be read.
+// partial returns the outcome of a job whose response has parts with statuses of their own. If each part was accepted, the job is done. If none was, the
+// job is judged by the least final of the statuses. If some were, a retry would repeat these: the job becomes a dead letter, for an operator to inspect.
+// The same holds if the statuses cannot be read.
 func (p Policy) partial(r *Response, statuses []int) shaper.Outcome {
 	accepted, refused := 0, shaper.Outcome{}
 	for _, status := range statuses {
@@ -75,11 +75,10 @@ func rankOf(outcome shaper.Outcome) int {
 	}
 }
 
-// maxNesting is how deep in a body a status counts.
+// maxNesting is the depth in a body down to which a status counts.
 const maxNesting = 128
 
-// statusesIn returns the statuses of parts that a JSON body tells: the numbers of HTTP statuses in members that are called status. It is
-// empty where the body is not whole.
+// statusesIn returns the statuses of the parts in a JSON body: the HTTP statuses in members named "status". It is empty if the body is incomplete.
 func statusesIn(body []byte) (statuses []int) {
 	at := jsonscan.New(body)
 	var walk func(depth int)

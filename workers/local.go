@@ -20,7 +20,7 @@ func (e *LocalError) Error() string { return remedies[e.Reason] + ": " + e.Err.E
 
 func (e *LocalError) Unwrap() error { return e.Err }
 
-// remedies say what is wrong with this host, and what to do.
+// remedies describe faults of this host, and their remedies.
 var remedies = map[string]string{
 	ReasonLocalResolver:    "this host's DNS resolver does not work (check /etc/resolv.conf and its servers)",
 	ReasonLocalDescriptors: "this host has no free file descriptor (raise ulimit -n, or lower dispatcher.concurrency)",
@@ -36,7 +36,7 @@ const (
 	maxLocalWait = 30 * time.Second
 )
 
-// newLocalError returns the error of a fault that has lasted since then. A job waits for half as long as the fault has lasted.
+// newLocalError returns the error of a fault that has lasted since the given time. A job waits for half as long as the fault has lasted.
 func newLocalError(reason string, err error, since time.Duration) *LocalError {
 	wait := min(max(since/2, minLocalWait), maxLocalWait)                     //nolint:mnd // half
 	return &LocalError{Reason: reason, Wait: wait + rand.N(wait/2), Err: err} //nolint:gosec,mnd // jitter
@@ -53,7 +53,7 @@ var exhausted = []struct {
 	{syscall.ENOMEM, ReasonLocalMemory},
 }
 
-// exhaustedReason returns the reason of an error that always is of this host, else "". An error of a lookup has the text of its cause only.
+// exhaustedReason returns the reason of an error that is always the fault of this host, otherwise "". A lookup error has only the text of its cause.
 func exhaustedReason(err error) string {
 	lookup, isLookup := errors.AsType[*net.DNSError](err)
 	for _, one := range exhausted {
@@ -72,7 +72,7 @@ func NoProxy(err error) error {
 	return newLocalError(ReasonLocalProxy, err, thisHost.lasts(ReasonLocalProxy))
 }
 
-// Local returns err as a [LocalError] if this host had no descriptor or no memory for what failed: to read a file, say. Else it returns err.
+// Local returns err as a [LocalError] if this host had no descriptor or no memory for an operation, such as to read a file. Otherwise it returns err.
 func Local(err error) error {
 	if reason := exhaustedReason(err); reason != "" {
 		return newLocalError(reason, err, thisHost.lasts(reason))
@@ -80,11 +80,11 @@ func Local(err error) error {
 	return err
 }
 
-// unreachable are the errors of a connection to an address to which this host has no way. They also come from a router far away.
+// unreachable are the errors of a connection to an address without a route from this host. They also come from a router far away.
 var unreachable = []syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EACCES, syscall.EPERM}
 
-// connectReason returns the reason of an error of connect that may be of this host, else "". It asks the kernel for a route once more, with
-// a socket of UDP, whose connect sends no packet. If that has a route, a router said that the network is unreachable: no fault of this host.
+// connectReason returns the reason of a connect error that may be the fault of this host, otherwise "". It asks the kernel for a route again, with a UDP
+// socket, whose connect sends no packet. If there is a route, a router reported the network as unreachable: that is no fault of this host.
 func connectReason(err error, address string) string {
 	if reason := exhaustedReason(err); reason != "" {
 		return reason
@@ -113,8 +113,8 @@ var resolverErrors = []syscall.Errno{
 	syscall.ECONNREFUSED, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EPERM, syscall.EACCES,
 }
 
-// lookupFault says whose an error of a lookup is: surely of this host, for a reason; of the name or of this host (isUnclear); or else of the name.
-// A server of DNS that does not answer, or answers SERVFAIL, may have a fault, or the servers of the name's zone have.
+// lookupFault returns the source of a lookup error: this host, for a reason; the name or this host (isUnclear); or otherwise the name. If a DNS server
+// does not respond, or responds with SERVFAIL, the fault may be its own or that of the servers of the name's zone.
 func lookupFault(err *net.DNSError) (reason string, isUnclear bool) {
 	if err.IsNotFound {
 		return "", false

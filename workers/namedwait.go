@@ -13,9 +13,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return parseWait(headerValue(h, "Retry-After"), now)
 }
 
-// wait is how long a response that is no 2xx asks to wait: by its header, else by google.rpc.RetryInfo in its body. That nothing remains
-// of a rate limit does not say why the request was refused. Where its status speaks of the request rather than of the sender, the
-// request is held for that once: else one that is always refused would never end.
+// wait returns how long a response that is no 2xx asks to wait: by its header, otherwise by google.rpc.RetryInfo in its body. An exhausted rate limit
+// does not explain why the request was refused. If the status blames the request rather than the sender, the request is held only once for that:
+// otherwise a request that is always refused would never end.
 func (r *Response) wait() time.Duration {
 	now := r.clock()
 	if wait := retryAfter(r.Header, now); wait > 0 {
@@ -32,7 +32,7 @@ func (r *Response) wait() time.Duration {
 	return 0
 }
 
-// saysOfRequest reports whether a status finds fault with the request: any 4xx but 403, 420 and 429, by which APIs ask for less.
+// saysOfRequest reports whether a status blames the request: any 4xx but 403, 420 and 429, by which APIs ask for less.
 func saysOfRequest(status int) bool {
 	switch status {
 	case http.StatusForbidden, statusCalm, http.StatusTooManyRequests:

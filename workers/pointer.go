@@ -52,8 +52,8 @@ func fits(step string, name []byte, i int) bool {
 	return string(strconv.AppendInt(room[:0], int64(i), 10)) == step
 }
 
-// eachAt calls found for each value at a pointer, in their order, with the cursor in front of it, until found returns false. The text may end anywhere:
-// the error of the cursor says that it has.
+// eachAt calls found for each value at a pointer, in their order, with the cursor before it, until found returns false. The text may end anywhere: then
+// the cursor has an error.
 func eachAt(text *jsonscan.Cursor, at pointer, found func() bool) bool {
 	if len(at) == 0 {
 		return found()
@@ -65,8 +65,8 @@ func eachAt(text *jsonscan.Cursor, at pointer, found func() bool) bool {
 	})
 }
 
-// textOf is a value as a rule compares it: a string without its quotes and escapes, a number or a truth value as it is spelled. Of an
-// object and a list it is "". exists is false of null.
+// textOf returns a value as a rule compares it: a string without its quotes and escapes, a number or a truth value as it is spelled. For an object and a
+// list it is "". exists is false for null.
 func textOf(value []byte) (text string, exists bool) {
 	if len(value) == 0 { // of a text that ends too early
 		return "", false
@@ -82,7 +82,7 @@ func textOf(value []byte) (text string, exists bool) {
 	return string(value), true
 }
 
-// find returns the first value at a pointer that fits, as a text. A nil fits takes any that is not null.
+// find returns the first value at a pointer that fits, as a text. A nil fits accepts any value that is not null.
 func find(body []byte, at pointer, fits func(text string) bool) (text string, found bool) {
 	cursor := jsonscan.New(body)
 	eachAt(cursor, at, func() bool {

@@ -14,26 +14,26 @@ import (
 // Any in [Policy.Statuses] is every status but 2xx and 410.
 const Any = "any"
 
-// Policy says what becomes of a job after each response of its receiver: [Policy.Judge] decides that for all workers. docs/webhooks.md and
-// docs/responses.md have the whole tables. Errors need no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
+// Policy decides what becomes of a job after each response of its receiver, by [Policy.Judge], for all workers. docs/webhooks.md and docs/responses.md
+// have the whole tables. Errors need no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
 type Policy struct {
 	// Rules judge the responses that they fit, in their order, before all else.
 	Rules Rules
 
-	// Statuses are the answers after which a job is tried again: statuses from 300 to 599 such as "408", classes
-	// such as "5xx", or [Any] alone. After any other answer but 2xx the job is dead. After 410 it always is.
+	// Statuses are the statuses after which a job is retried: from 300 to 599 such as "408", classes such as "5xx", or [Any] alone. After any other
+	// status but 2xx the job is dead. After 410 it always is.
 	Statuses []string
 
-	// Hold says whether a response from 400 on that names a time is a [shaper.ResultHeld], whatever Statuses are: it finds no fault with
-	// the job. Without Hold it is judged by Statuses, like any other.
+	// Hold says whether a response from 400 on that names a time is a [shaper.ResultHeld], whatever Statuses are: it does not blame the job. Without Hold
+	// it is judged by Statuses, like any other.
 	Hold bool
 
-	// HoldAtZero says whether a 2xx that says that nothing of a rate limit remains, and when it is reset, holds the scope until then: its
-	// job is done, with a RetryAfter.
+	// HoldAtZero says whether a 2xx holds the scope if it reports an exhausted rate limit and its reset: its job is done, with a RetryAfter until the
+	// reset.
 	HoldAtZero bool
 }
 
-// DefaultPolicy returns that of webhooks, as Standard Webhooks says: [Any], with holds.
+// DefaultPolicy returns the policy of webhooks, as Standard Webhooks defines it: [Any], with holds.
 func DefaultPolicy() Policy { return Policy{Statuses: []string{Any}, Hold: true, HoldAtZero: true} }
 
 var statusOrClass = regexp.MustCompile(`^[345]([0-9][0-9]|xx)$`)
@@ -105,7 +105,7 @@ func statusClass(status int) int {
 	return 5
 }
 
-// statusOverloaded is 529, which has no name in HTTP: Anthropic answers it while it is overloaded, and others do.
+// statusOverloaded is 529, which has no name in HTTP: Anthropic and others return it while they are overloaded.
 const statusOverloaded = 529
 
 func asksForLess(status int) bool {

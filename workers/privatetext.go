@@ -13,9 +13,9 @@ import (
 // maybeAddress matches what may be an IP address, with or without a port, after what does not belong to a word.
 var maybeAddress = regexp.MustCompile(`(^|[^0-9A-Za-z_.:\[])(\[[0-9A-Za-z:.%]+\](?::[0-9]+)?|[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*(?:%[0-9A-Za-z]+)?)`)
 
-// withoutAddresses returns the text of an error without IP addresses. Who enqueues a job reads why it failed, and shall not learn from it which
-// addresses names have inside this network, where its resolver is, or which address this host has. The address that the URL of the request has
-// stays: who enqueued the job wrote it.
+// withoutAddresses returns the text of an error without IP addresses. The client that enqueued a job can read why it failed. It must not learn from the
+// error which addresses names have inside this network, where the resolver is, or which address this host has. An address in the request's URL stays:
+// the client wrote it.
 func withoutAddresses(text string, err error) string {
 	known := ""
 	if e, ok := errors.AsType[*url.Error](err); ok {

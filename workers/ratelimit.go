@@ -9,10 +9,9 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// limitHeaders are the pairs of headers that tell of one rate limit: how much of it remains, and when it is
-// reset. The first pair of windowHeaders is of draft-ietf-httpapi-ratelimit-headers up to draft 6, the second is an older custom.
-// The others are of OpenAI and Anthropic. Their reset is when the limit is whole again. Some of it is there long before, so only a
-// refusal is to wait for that.
+// limitHeaders are the pairs of headers that describe one rate limit: how much of it remains, and when it resets. The first pair of windowHeaders is of
+// draft-ietf-httpapi-ratelimit-headers up to draft 6, the second is an older custom. The others are of OpenAI and Anthropic. Their reset is when the
+// limit is whole again. Part of it is available long before, so only a refusal waits for the reset.
 var limitHeaders = append(slices.Clone(windowHeaders), []limitHeader{
 	{"X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests"},
 	{"X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Tokens"},
@@ -25,7 +24,7 @@ var limitHeaders = append(slices.Clone(windowHeaders), []limitHeader{
 
 type limitHeader struct{ remaining, reset string }
 
-// windowHeaders are those of limits that count in windows: nothing more is accepted before the reset.
+// windowHeaders are the headers of limits that count in windows: nothing more is accepted before the reset.
 var windowHeaders = []limitHeader{
 	{"RateLimit-Remaining", "RateLimit-Reset"},
 	{"X-RateLimit-Remaining", "X-RateLimit-Reset"},

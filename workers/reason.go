@@ -8,14 +8,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// The reasons of outcomes, apart from those of HTTP statuses. Every
-// reason is one of [Reasons], so that it can label a metric.
+// The reasons of outcomes, except HTTP statuses. Every reason is one of [Reasons], so that it can label a metric.
 const (
-	ReasonTimeout        = "timeout"         // no answer within the attempt's time
+	ReasonTimeout        = "timeout"         // no response within the attempt's time
 	ReasonConnection     = "connection"      // not connected, cut off, or not HTTP
 	ReasonDNS            = "dns"             // the host's name did not resolve
 	ReasonTLS            = "tls"             // the certificate or the handshake failed
-	ReasonInterrupted    = "interrupted"     // the dispatcher stopped with the answer still due
+	ReasonInterrupted    = "interrupted"     // the dispatcher stopped before the response
 	ReasonBlockedAddress = "blocked_address" // see Guard
 	ReasonInvalid        = "invalid"         // no request can be made of the job
 	ReasonRedirect       = "redirect"        // 3xx: not followed
@@ -23,7 +22,7 @@ const (
 	ReasonToken          = "token"           // the OAuth server gave no token, so nothing was sent
 	ReasonCredentials    = "credentials"     // 401 to credentials that have been replaced meanwhile, or that the receiver refuses to each job
 	ReasonBilling        = "billing"         // the account at the receiver is out of credit, or over its spend limit
-	ReasonBatchAnswer    = "batch_answer"    // the answer to a batch says nothing of the job, or cannot be read
+	ReasonBatchAnswer    = "batch_answer"    // the response to a batch has no result of the job, or cannot be read
 	ReasonPartial        = "partial"         // the response accepts parts of the request, and refuses others
 	ReasonRule           = "response_rule"   // a rule of [[buckets.responses]] decided so
 

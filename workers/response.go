@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// JudgedBytes is how much of the body of a response a [Policy] looks at. What follows says nothing.
+// JudgedBytes is how many bytes of a response's body a [Policy] reads. The rest is ignored.
 const JudgedBytes = 64 << 10
 
 // Response is the response to an attempt, as far as a [Policy] judges it. The body is foreign: nothing is decoded but the values that
@@ -22,7 +22,7 @@ type Response struct {
 	Broke  bool   // the connection broke before the end of the body
 	At     time.Time
 
-	// Number is that of the attempt: see [shaper.Attempt]. 0 counts as 1.
+	// Number is the number of the attempt: see [shaper.Attempt]. 0 counts as 1.
 	Number int
 
 	// InDoubt says that an earlier attempt of the job, with the same idempotency key, may have taken effect.
@@ -49,8 +49,8 @@ func (r *Response) clock() time.Time {
 	return date
 }
 
-// Text returns the beginning of the body as it was before it was compressed, JudgedBytes at most. Of another coding than gzip it returns the body
-// as it came, and of a broken one what can be read.
+// Text returns the beginning of the decompressed body, JudgedBytes at most. For another coding than gzip it returns the body unchanged, and for a broken
+// one the part that can be read.
 func (r *Response) Text() []byte {
 	body := r.Body[:min(len(r.Body), JudgedBytes)]
 	if coding := headerValue(r.Header, "Content-Encoding"); !strings.EqualFold(coding, "gzip") && !strings.EqualFold(coding, "x-gzip") {

@@ -24,20 +24,20 @@ const (
 	RuleItems = "items" // each item has a status of its own
 )
 
-// The units of the wait that a [Rule] points at, where it is a plain number.
+// The units of the wait that a [Rule] points at, if it is a plain number.
 const (
 	WaitSeconds = "s"
 	WaitMillis  = "ms"
 )
 
-// MaxRules is how many rules a bucket has at most, and DefaultRuleWait how long a hold lasts whose response names no time.
+// MaxRules bounds the rules of a bucket, and DefaultRuleWait is the length of a hold whose response names no time.
 const (
 	MaxRules        = 32
 	DefaultRuleWait = time.Second
 )
 
-// Rule judges the responses that it fits: those with one of the statuses, the header, and the value in the JSON body. What a rule does not
-// name fits all. Keys are those of [[buckets.responses]].
+// Rule judges the responses that it fits: those with one of its statuses, its header, and its value in the JSON body. A condition that the rule does not
+// set fits all. Keys are those of [[buckets.responses]].
 type Rule struct {
 	Status      []string `setting:"status"`       // statuses such as "200", and classes such as "4xx"
 	Header      string   `setting:"header"`       // the name of a header that is there
@@ -47,7 +47,7 @@ type Rule struct {
 
 	Outcome string `setting:"outcome"`
 
-	Wait        string        `setting:"wait"`         // of retry and hold: a JSON pointer or a header that names the time; "": the headers that all responses have it in
+	Wait        string        `setting:"wait"`         // of retry and hold: a JSON pointer or a header that names the time; "": the standard headers
 	WaitUnit    string        `setting:"wait_unit"`    // of a plain number there
 	WaitDefault time.Duration `setting:"wait_default"` // of a hold whose response names no time
 
@@ -59,7 +59,7 @@ type Rule struct {
 // DefaultRule returns the defaults of a rule.
 func DefaultRule() Rule { return Rule{WaitUnit: WaitSeconds, WaitDefault: DefaultRuleWait} }
 
-// Rules are those of a bucket. The first one that fits decides.
+// Rules are the rules of a bucket. The first one that fits decides.
 type Rules []Rule
 
 var anyStatusOrClass = regexp.MustCompile(`^[1-5]([0-9][0-9]|xx)$`)
@@ -189,7 +189,7 @@ func (rule *Rule) fitsBody(body []byte) bool {
 	return found
 }
 
-// isLike reports whether a text is as the pattern says, in which "*" stands for any text.
+// isLike reports whether a text matches the pattern, in which "*" stands for any text.
 func isLike(text, pattern string) bool {
 	first, rest, hasAny := strings.Cut(pattern, "*")
 	text, ok := strings.CutPrefix(text, first)
@@ -206,7 +206,7 @@ func isLike(text, pattern string) bool {
 	return strings.HasSuffix(text, last)
 }
 
-// wait is how long a response asks to wait by the rule, 0 if it names no time. Absolute times are of the clock of the response.
+// wait returns how long a response asks to wait by the rule, 0 if it names no time. Absolute times are of the clock of the response.
 func (rule *Rule) wait(r *Response) time.Duration {
 	text := ""
 	switch {

@@ -11,12 +11,12 @@ import (
 
 // responseItem is one item of a response, as its API has it.
 type responseItem struct {
-	id     string // "": the API tells none
-	status int    // 0: it tells none
+	id     string // "": the item has none
+	status int    // 0: the item has none
 	text   []byte // a part of the response
 }
 
-// eachItem calls add with the items that a rule points at, in order. The error says that the list is not there, or not whole.
+// eachItem calls add with the items that a rule points at, in order. It returns an error if the list is missing or incomplete.
 func (rule *Rule) eachItem(body []byte, add func(item responseItem)) error {
 	list, err := parsePointer(rule.Items)
 	if err != nil {

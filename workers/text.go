@@ -10,9 +10,8 @@ import (
 // MaxSnippet bounds what [Snippet] returns, in bytes.
 const MaxSnippet = 1 << 10
 
-// Snippet returns the beginning of a text from outside, fit to be stored and shown. It is at most
-// [MaxSnippet] bytes of valid UTF-8, in whole characters. Control characters (but for line feeds
-// and tabs) are left out, and so are invisible characters that could reorder the text.
+// Snippet returns the beginning of a text from outside, fit to be stored and shown. It is at most [MaxSnippet] bytes of valid UTF-8, in whole
+// characters. It drops control characters except line feeds and tabs, and invisible characters that could reorder the text.
 func Snippet(text []byte) string {
 	if len(text) > MaxSnippet {
 		text = text[:MaxSnippet]

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// maxHeaderValue is how many bytes of a header's value are looked at.
+// maxHeaderValue is how many bytes of a header's value are parsed.
 const maxHeaderValue = 1 << 10
 
 // parseWait reads a wait as receivers write it: a number of seconds, which may have a fraction; a time in
@@ -18,7 +18,7 @@ const maxHeaderValue = 1 << 10
 // 3339; or a duration such as 6m0s. It is 0 for a time that is past and for anything else.
 func parseWait(text string, now time.Time) time.Duration {
 	if text == "" {
-		return 0 // most answers: there is nothing to parse
+		return 0 // most responses: there is nothing to parse
 	}
 	if n, ok := parseNumber(text); ok {
 		switch {

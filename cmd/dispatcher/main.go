@@ -1,5 +1,4 @@
-// Command dispatcher lets the jobs of Tundish out, evenly, and is the tool of
-// its operators. `dispatcher --help` lists its commands.
+// Command dispatcher dispatches the jobs of Tundish, evenly, and is the tool of its operators. `dispatcher --help` lists its commands.
 package main
 
 import (
@@ -10,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
-	_ "golang.org/x/crypto/x509roots/fallback" // of machines and images that have no roots: theirs win, and SSL_CERT_FILE
+	_ "golang.org/x/crypto/x509roots/fallback" // for machines and images without root certificates: their own win, and SSL_CERT_FILE
 
 	"github.com/tundish-io/tundish/internal/cli"
 )
@@ -20,7 +19,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the first signal stops, a second one kills
 	run := cli.RunDispatcher
-	if filepath.Base(os.Args[0]) == "producer" { // images have this program under both names: it is half as much to pull
+	if filepath.Base(os.Args[0]) == "producer" { // images have this program under both names, which halves the download
 		run = cli.RunProducer
 	}
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))

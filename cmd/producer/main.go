@@ -1,5 +1,4 @@
-// Command producer takes the jobs of Tundish in: the HTTP API, and the command
-// line that enqueues. `producer --help` lists its commands.
+// Command producer enqueues the jobs of Tundish: the HTTP API, and the command line for clients. `producer --help` lists its commands.
 package main
 
 import (
@@ -9,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
-	_ "golang.org/x/crypto/x509roots/fallback" // of machines and images that have no roots: theirs win, and SSL_CERT_FILE
+	_ "golang.org/x/crypto/x509roots/fallback" // for machines and images without root certificates: their own win, and SSL_CERT_FILE
 
 	"github.com/tundish-io/tundish/internal/cli"
 )

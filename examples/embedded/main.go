@@ -1,4 +1,4 @@
-// Program embedded has everything in one process: it puts letters in, and sends them at an even rate. Start it twice: the rate is that of both.
+// Program embedded has everything in one process: it enqueues letters, and sends them at an even rate. Start it twice: both together keep the rate.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish"
 )
 
-// Letter is what a job carries.
+// Letter is the payload of a job.
 type Letter struct{ To string }
 
 var letters = tundish.Define[Letter]("letters")
@@ -35,7 +35,7 @@ func run(ctx context.Context) error {
 	defer t.Close()
 	t.Handle(letters.Work(tundish.Settings{Rate: "20/s", MaxAttempts: 5}, send))
 
-	// Requests come in bursts; a client that asks too often gets a 429.
+	// Requests come in bursts; a client that sends too many gets a 429.
 	perClient, err := t.Limit("letters-per-client", "1000/m")
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func enqueuing(t *tundish.Client) http.Handler {
 		switch {
 		case errors.As(err, &refused):
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
-		case err != nil: // not known whether it is in
+		case err != nil: // unknown whether it was enqueued
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		default:
 			fmt.Fprintln(w, receipt.ID)

@@ -15,12 +15,12 @@ import (
 // Role is a kind of thing that a key may be used for.
 type Role string
 
-// The roles. None implies another, but for RoleAdmin, which may do everything.
+// The roles. None implies another, except RoleAdmin, which may do everything.
 const (
-	RoleEnqueue Role = "enqueue" // put jobs into the key's buckets, look at one by its id, cancel one
-	RoleCheck   Role = "check"   // ask limits: /v1/limits/{limit}/check
-	RoleRead    Role = "read"    // look: every GET but the check, and /metrics
-	RoleOperate Role = "operate" // what loses no job and changes no setting: pause, resume, release, enable, drain, redrive, fire
+	RoleEnqueue Role = "enqueue" // enqueue jobs into the key's buckets, read one by its id, cancel one
+	RoleCheck   Role = "check"   // check limits: /v1/limits/{limit}/check
+	RoleRead    Role = "read"    // every GET but the check, and /metrics
+	RoleOperate Role = "operate" // changes that lose no job and change no setting: pause, resume, release, enable, drain, redrive, fire
 	RoleAdmin   Role = "admin"   // everything, and change limits and pools
 )
 
@@ -34,7 +34,7 @@ const AllBuckets = "*"
 type Key struct {
 	Name string // names the key in logs and messages
 
-	// Caller is the caller for whom the key enqueues, and by which limits count it; "" means its name. Several keys may be of one caller.
+	// Caller is the caller for which the key enqueues, and by which limits count it; "" means its name. Several keys may have the same caller.
 	Caller string
 
 	Roles []Role // roles of the key; without one it may do only what is open to all
@@ -42,14 +42,12 @@ type Key struct {
 	// SHA256 is the digest of the secret. While clients change to another secret there are two.
 	SHA256 [][sha256.Size]byte
 
-	// Buckets are the buckets that the key is for, or [AllBuckets]; empty: none.
-	// Limits, pools and metrics belong to no bucket: a key with the role sees all of
-	// them, and of a pool its own buckets only. A change of a limit or a pool changes every
-	// bucket that names it, so it needs [AllBuckets].
+	// Buckets are the buckets that the key is for, or [AllBuckets]; empty: none. Limits, pools and metrics belong to no bucket: a key with the role sees
+	// all of them, but only its own buckets of a pool. A change of a limit or a pool changes every bucket that names it, so it needs [AllBuckets].
 	Buckets []string
 
-	// Flows and Groups bind RoleEnqueue: the key puts jobs into these only, and looks at and
-	// cancels no others. Empty means all. They say nothing of a bucket without flows or groups.
+	// Flows and Groups restrict RoleEnqueue: the key enqueues into these only, and reads and cancels no jobs of others. Empty means all. They do not
+	// apply to a bucket without flows or groups.
 	Flows, Groups []string
 
 	sameBounds bool              // see SharesBounds
@@ -58,13 +56,13 @@ type Key struct {
 	Tier string // which of the limits' tiers applies to the caller; "" none
 }
 
-// MayEnqueue reports whether the key is for the flow and the group that a bucket has a job in.
+// MayEnqueue reports whether the key may enqueue into the flow and the group of a job in a bucket.
 func (k *Key) MayEnqueue(bucket *shaper.Bucket, group, flow string) bool {
 	among := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	return (bucket.Flow == nil || among(k.Flows, flow)) && (bucket.Group == nil || among(k.Groups, group))
 }
 
-// Owner is the caller of the key, "" without a key.
+// Owner returns the caller of the key, "" without a key.
 func (k *Key) Owner() string {
 	if k == nil {
 		return ""
@@ -84,16 +82,16 @@ func (k *Key) Has(roles []Role) bool {
 		slices.ContainsFunc(roles, func(role Role) bool { return slices.Contains(k.Roles, role) })
 }
 
-// MayUse reports whether the key is for a bucket.
+// MayUse reports whether the key may use a bucket.
 func (k *Key) MayUse(bucket string) bool {
 	return slices.Contains(k.Buckets, AllBuckets) || slices.Contains(k.Buckets, bucket)
 }
 
-// SecretPrefix begins every secret, so that scanners for leaked ones know it.
+// SecretPrefix begins every secret, so scanners for leaked secrets recognise it.
 const SecretPrefix = "tdk_"
 
-// NewSecret makes the secret of a new key, of 32 random bytes, and its SHA-256
-// for [Key] and the configuration. Its caller shows the secret once and forgets it.
+// NewSecret generates the secret of a new key, of 32 random bytes, and its SHA-256 for [Key] and the configuration. Its caller shows the secret once and
+// forgets it.
 func NewSecret() (secret string, sum [32]byte) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
@@ -101,10 +99,10 @@ func NewSecret() (secret string, sum [32]byte) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// Ring is the keys that a server knows.
+// Ring holds the keys of a server.
 type Ring []Key
 
-// NewRing notes of each key whether others of its caller are for other flows.
+// NewRing records for each key whether others of its caller are for other flows.
 func NewRing(keys []Key) Ring {
 	ring := Ring(slices.Clone(keys))
 	for i := range ring {
@@ -130,8 +128,7 @@ func (ring Ring) Named(name string) *Key {
 	return nil
 }
 
-// Find returns the key of a secret, or nil. It takes the same time whichever
-// key it is and whether it is one.
+// Find returns the key of a secret, or nil. It takes the same time for every key and for none.
 func (ring Ring) Find(secret string) *Key {
 	sum := sha256.Sum256([]byte(secret))
 	at := -1
@@ -158,7 +155,7 @@ func (ring Ring) Shown(name string, digest [sha256.Size]byte) *Key {
 	return nil
 }
 
-// Grants reports whether the ring still has a key, with the secret that was shown, and all rights that it had then.
+// Grants reports whether the ring still has a key, with the secret that was used, and all rights that it had then.
 func (ring Ring) Grants(key *Key) bool {
 	return slices.ContainsFunc(ring, func(now Key) bool {
 		known := key.shown == [sha256.Size]byte{} || slices.Contains(now.SHA256, key.shown)

@@ -14,15 +14,15 @@ import (
 // asynqWorker is a worker of the kind asynq.
 type asynqWorker struct{ *asynq.Worker }
 
-// Close closes nothing: tasks that wait in asynq are looked after by the worker that handed them over. Connections of its own are
-// closed when nothing refers to the worker any more.
+// Close closes nothing: the worker that handed tasks over still follows the tasks that wait in asynq. Its own connections are closed when nothing refers
+// to the worker any more.
 func (asynqWorker) Close() {}
 
-// asynqSettings are those of a worker of the kind asynq.
+// asynqSettings are the settings of a worker of the kind asynq.
 type asynqSettings struct {
 	asynq.Config
 
-	url     string // of a Redis of its own, "" for that of Tundish
+	url     string // of a Redis of its own, "" for Tundish's
 	options redisconn.Options
 }
 

@@ -15,7 +15,7 @@ func Connect(cfg *config.Config, url string, log *slog.Logger) (redis.UniversalC
 	return redisconn.Connect(url, cfg.Redis.Options(log))
 }
 
-// Buckets are those of a configuration, as the library has them.
+// Buckets returns the buckets of a configuration, in the library's form.
 func Buckets(cfg *config.Config) []shaper.Bucket {
 	buckets := make([]shaper.Bucket, len(cfg.Buckets))
 	for i, b := range cfg.Buckets {

@@ -1,5 +1,5 @@
-// Package app is the two daemons: what `dispatcher run` and `producer serve` run, follow and stop. It wires the other packages together, and
-// has no rules of its own.
+// Package app is the two daemons: it runs, reloads and stops `dispatcher run` and `producer serve`. It wires the other packages together, and has no
+// rules of its own.
 package app
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// daemon is what `producer serve` and `dispatcher run` have in common.
+// daemon is the common part of `producer serve` and `dispatcher run`.
 type daemon struct {
 	config    *config.Config          // with which it started
 	inForce   atomic.Pointer[applied] // the one that its buckets have
@@ -50,16 +50,15 @@ type daemon struct {
 	version string
 	notify  *notifier
 	source  *source
-	targets []target // what follows a changed configuration
+	targets []target // the parts that follow a changed configuration
 
-	// places brings buckets into their pools: the dispatcher, and where there is none the client, which finds out where they are.
+	// places moves buckets into their pools: the dispatcher or, without one, the client, which looks up their pools.
 	places places
 }
 
-// newDaemon wires a daemon on the Redis at url. It does not dial.
-// Requests that come while the daemon stops are answered too, so only the values of ctx are
-// used. A daemon that takes jobs in has a limiter, and short timeouts for its callers. Where a dispatcher is beside the client, that
-// one writes the settings of buckets.
+// newDaemon wires a daemon on the Redis at url. It does not dial. Requests during the shutdown are served too, so only the values of ctx are used. A
+// daemon that enqueues has a limiter, and short timeouts for its callers. With dispatches, the dispatcher writes the settings of buckets, not the
+// client.
 func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.Logger, url string, takesIn, dispatches bool) (*daemon, error) {
 	conn, err := Connect(cfg, url, log)
 	if err != nil {
@@ -154,7 +153,7 @@ func (d *daemon) followLimits(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// followKeys has an API follow the keys, and the pools that it shows.
+// followKeys makes an API follow the keys, and the pools that it shows.
 func (d *daemon) followKeys(api *httpapi.Handler) {
 	d.targets = append(d.targets, target{[]string{"keys"}, func(_ context.Context, cfg *config.Config) error {
 		api.SetKeys(cfg.Keys)
@@ -178,13 +177,13 @@ func (d *daemon) reloadRefused() string {
 	return ""
 }
 
-// watchStage logs what changes of the settings in force.
+// watchStage logs changes of the effective settings.
 func (d *daemon) watchStage(ctx context.Context) error {
 	d.client.WatchSettings(ctx)
 	return nil
 }
 
-// exchange shares what models have taught, as far as this process reads it.
+// exchange shares the learned estimates of models, as far as this process needs them.
 func (d *daemon) exchange() *lessonExchange {
 	return &lessonExchange{known: &d.lessons, buckets: func() []string { return llmBuckets(d.inForce.Load().Config) }, from: d.client, log: d.log}
 }
@@ -204,8 +203,7 @@ func (d *daemon) close() error {
 	return nil
 }
 
-// producerStage listens on producer.listen and returns what serves the
-// producer's API there, and its address.
+// producerStage listens on producer.listen and returns the stage that serves the producer's API there, and its address.
 func (d *daemon) producerStage(ctx context.Context) (serve stage, addr string, err error) {
 	if err := d.openRoutes(); err != nil {
 		return nil, "", err
@@ -245,7 +243,7 @@ func servesAlone(cfg *config.Config) bool {
 	})
 }
 
-// checkJob has the bucket's worker check a job before it is enqueued.
+// checkJob checks a job by the bucket's worker before it is enqueued.
 func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	b := d.inForce.Load().buckets[bucket]
 	if b == nil {
@@ -254,7 +252,7 @@ func (d *daemon) checkJob(bucket string, job *shaper.Job) error {
 	return errors.Join(b.worker.CheckJob(job), d.checkCallbacks(bucket, job))
 }
 
-// checkCallbacks has the worker of the bucket that delivers callbacks check the URLs that a job or a bundle names for them.
+// checkCallbacks checks the callback URLs of a job or a bundle, by the worker of the bucket that delivers callbacks.
 func (d *daemon) checkCallbacks(bucket string, job *shaper.Job) error {
 	return d.inForce.Load().checkCallbacks(bucket, job)
 }
@@ -269,7 +267,7 @@ func (d *daemon) hostFault(ctx context.Context, bucket string) bool {
 	return isAll
 }
 
-// proxy says how the shaping proxy serves a bucket.
+// proxy returns how the shaping proxy serves a bucket, and whether it does.
 func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 	b := d.inForce.Load().buckets[bucket]
 	if b == nil || b.HTTP == nil || !b.HTTP.ServeProxy {
@@ -285,9 +283,8 @@ func (d *daemon) proxy(bucket string) (httpapi.ProxySettings, bool) {
 	return settings, true
 }
 
-// greet looks at Redis once. It brings buckets into their pools and warns of settings of Redis that would
-// lose jobs. If Redis fails, it says that the daemon goes on trying, and reports false. After an error the daemon must not start: Redis
-// refuses its user or its password, say.
+// greet probes Redis once. It moves buckets into their pools, and warns of settings of Redis that would lose jobs. If Redis fails, it logs that the
+// daemon keeps trying, and reports false. After an error the daemon must not start: Redis refuses its user or its password, for example.
 func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
 	err = d.client.Probe(ctx)
 	switch redisconn.FailureOf(err) {
@@ -315,13 +312,13 @@ func (d *daemon) examine(ctx context.Context) {
 		switch {
 		case c.Status == doctor.StatusFail:
 			d.log.ErrorContext(ctx, "redis is not fit to keep jobs, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
-		case c.Status == doctor.StatusWarn && c.Next != "": // of what is unknown there is nothing to do
+		case c.Status == doctor.StatusWarn && c.Next != "": // an unknown check needs no action
 			d.log.WarnContext(ctx, "redis could be set up better, see `dispatcher doctor`", "check", c.Name, "finding", c.Text, "next", c.Next)
 		}
 	}
 }
 
-// examineStage examines a Redis that did not answer at the start, once it does.
+// examineStage examines a Redis that did not respond at the start, once it does.
 func (d *daemon) examineStage(answers bool) stage {
 	return func(ctx context.Context) error {
 		for known := answers; !known && ctx.Err() == nil; {
@@ -341,7 +338,7 @@ func (d *daemon) examineStage(answers bool) stage {
 // totals sums the counters of a daemon's work.
 func (d *daemon) totals() []any {
 	sums := map[string]float64{}
-	families, _ := d.registry.Gather() // what Redis should have told is missing when it is down
+	families, _ := d.registry.Gather() // metrics that come from Redis are missing while it is down
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			key := family.GetName()

@@ -20,7 +20,7 @@ import (
 	"github.com/tundish-io/tundish/internal/telemetry"
 )
 
-// Options are those of a daemon.
+// Options are the options of a daemon.
 type Options struct {
 	Config     config.Options
 	Stderr     io.Writer // of its log
@@ -28,7 +28,7 @@ type Options struct {
 	Version    string    // for the log
 }
 
-// open reads the configuration, and logs what it is warned of.
+// open reads the configuration, and logs its warnings.
 func (o Options) open() (*source, *config.Config, *slog.Logger, error) {
 	src := &source{options: o.Config}
 	cfg, err := src.load(true)
@@ -45,8 +45,8 @@ func (o Options) open() (*source, *config.Config, *slog.Logger, error) {
 	return src, cfg, log, nil
 }
 
-// Dispatch lets jobs out until ctx ends, and then until deliveries have ended or the time for that is up. With the embedded store it takes
-// jobs in, too.
+// Dispatch dispatches jobs until ctx ends, and then until deliveries have ended or the shutdown timeout is over. With the embedded store it enqueues
+// jobs, too.
 func Dispatch(ctx context.Context, o Options) (err error) {
 	src, cfg, log, err := o.open()
 	if err != nil {
@@ -82,8 +82,7 @@ func (o Options) warnOfMemory(ctx context.Context, log *slog.Logger, addr string
 		"embedded_listen", addr)
 }
 
-// dispatch runs the stages of the flow until ctx ends: the API, where the store
-// is embedded, the dispatcher, and the operator's listener, in this order.
+// dispatch runs the stages of the daemon until ctx ends: the API, if the store is embedded, the dispatcher, and the operator's listener, in this order.
 func (d *daemon) dispatch(ctx context.Context) error {
 	dispatcher, err := d.dispatching()
 	if err != nil {
@@ -110,7 +109,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		Limits: d.limiter, BucketLimits: d.client, Pages: d.console(), IdleTimeout: d.config.Dispatcher.IdleTimeout,
 	})
 	d.followKeys(handler)
-	// The first to stop: not ready from then on, and yet to be asked till the end.
+	// The first to stop: not ready from then on, and still reachable until the end.
 	announce := func(ctx context.Context) error {
 		<-ctx.Done()
 		handler.Drain()
@@ -141,7 +140,7 @@ func (d *daemon) dispatch(ctx context.Context) error {
 	return err
 }
 
-// sayDispatching logs that the dispatcher works, or will as soon as Redis answers.
+// sayDispatching logs that the dispatcher works, or will as soon as Redis responds.
 func (d *daemon) sayDispatching(ctx context.Context, answers bool, where []any) {
 	if answers {
 		d.log.InfoContext(ctx, "dispatcher lets jobs out", where...)
@@ -158,7 +157,7 @@ func wantsSink(cfg *config.Config) bool {
 	})
 }
 
-// console are the pages for operators, nil where they are switched off.
+// console returns the pages for operators, nil if they are switched off.
 func (d *daemon) console() *httpapi.Pages {
 	if !d.config.Console.Enabled {
 		return nil
@@ -170,10 +169,10 @@ func (d *daemon) console() *httpapi.Pages {
 	})
 }
 
-// opsShutdownTimeout is how long a scrape may take when all else has stopped.
+// opsShutdownTimeout is how long a scrape may take after everything else has stopped.
 const opsShutdownTimeout = 2 * time.Second
 
-// rates says how fast each bucket leaks: "webhooks at 50/s".
+// rates returns the rate of each bucket: "webhooks at 50/s".
 func rates(cfg *config.Config) []string {
 	list := make([]string, len(cfg.Buckets))
 	for i, b := range cfg.Buckets {

@@ -17,15 +17,15 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// dispatching is the dispatcher with a worker for each bucket. A reload makes anew the workers whose settings have changed. A closed worker
-// finishes its deliveries, also tasks that wait in asynq, and closes each connection after the last one.
+// dispatching is the dispatcher with a worker for each bucket. A reload replaces the workers whose settings have changed. A closed worker finishes its
+// deliveries, also tasks that wait in asynq, and closes each connection after the last one.
 type dispatching struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
 	known *lessons
 	redis redis.UniversalClient  // of Tundish
 	open  map[string]builtWorker // by the name of the bucket
-	next  map[string]builtWorker // those of the configuration that is being applied
+	next  map[string]builtWorker // of the configuration that is being applied
 
 	metrics *llm.Metrics
 }
@@ -65,8 +65,8 @@ func (d *daemon) dispatching() (*dispatching, error) {
 		return nil, err
 	}
 	f.open, f.next = f.next, nil
-	// Workers are made first, as nothing else depends on files and addresses; they deliver when the buckets are there. The dispatcher
-	// writes the settings before the client goes by them.
+	// Workers are made first, because nothing else depends on files and addresses; they deliver once the buckets exist. The dispatcher writes the
+	// settings before the client uses them.
 	d.places = f.Dispatcher
 	d.targets = slices.Insert(d.targets, 0, target{nil, func(_ context.Context, cfg *config.Config) error { return f.openWorkers(cfg) }},
 		target{bucketPaths, func(ctx context.Context, cfg *config.Config) error {
@@ -81,7 +81,7 @@ func (d *daemon) dispatching() (*dispatching, error) {
 	return f, nil
 }
 
-// openWorkers makes the workers of a configuration whose settings differ from the open ones.
+// openWorkers makes the workers of a configuration whose settings differ from the current ones.
 func (f *dispatching) openWorkers(cfg *config.Config) error {
 	f.closeWorkers(f.next, f.open) // of a configuration that was not applied
 	f.next = make(map[string]builtWorker, len(cfg.Buckets))
@@ -105,7 +105,7 @@ func (f *dispatching) openWorkers(cfg *config.Config) error {
 	return nil
 }
 
-// follow has the dispatcher drain the buckets of a configuration with the workers that were made for it.
+// follow makes the dispatcher work the buckets of a configuration, with the workers that were made for it.
 func (f *dispatching) follow(cfg *config.Config) error {
 	if err := f.Reconfigure(dispatched(cfg), f.workers(), hooksOf(cfg)); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (f *dispatching) workers() map[string]shaper.Worker {
 	return workers
 }
 
-// newWorker makes the worker of a bucket with these settings. The lease is that of the process: a reload may find another one in the file.
+// newWorker makes the worker of a bucket with these settings. The lease is the process's: a reload may find another one in the file.
 func (f *dispatching) newWorker(bucket string, settings checker) (closer, error) {
 	var timeout time.Duration
 	var worker closer

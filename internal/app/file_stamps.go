@@ -5,10 +5,11 @@ import (
 	"os"
 )
 
-// fileStamps are files as they were at an instant. A link stands for the file behind it: Kubernetes turns a link to another version of all files at once.
+// fileStamps are the states of files at an instant. For a link it is the file that the link points to: Kubernetes switches links to another version of
+// all files at once.
 type fileStamps map[string]os.FileInfo
 
-// note takes in how a file is now.
+// note records the current state of a file.
 func (s fileStamps) note(path string) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -17,7 +18,7 @@ func (s fileStamps) note(path string) {
 	s[path] = info
 }
 
-// now returns the same files as they are now.
+// now returns the current state of the same files.
 func (s fileStamps) now() fileStamps {
 	found := make(fileStamps, len(s))
 	for path := range s {

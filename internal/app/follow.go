@@ -13,7 +13,7 @@ import (
 // bucketPaths are the keys that buckets follow while a daemon runs: all that concern them.
 var bucketPaths = []string{"revision", "limits", "pools", "buckets", "hooks", "schedules"}
 
-// followBuckets has what enqueues and what operators use follow the buckets.
+// followBuckets makes the client and the operator's API follow the buckets.
 func (d *daemon) followBuckets(_ context.Context, cfg *config.Config) error {
 	buckets := Buckets(cfg)
 	if err := errors.Join(d.client.Reconfigure(buckets), d.operator.Reconfigure(buckets)); err != nil {
@@ -24,8 +24,8 @@ func (d *daemon) followBuckets(_ context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// checkPools reports buckets that cannot change their pools: in a cluster those that are not empty, and all while Redis does not answer.
-// Nothing says of a bucket that comes that it is elsewhere, then: its first use finds out, as after a start.
+// checkPools reports buckets that cannot change their pools: in a cluster those that are not empty, and all while Redis does not respond. A new bucket
+// that is in another pool in Redis is not reported then: its first use finds out, as after a start.
 func (d *daemon) checkPools(ctx context.Context, dispatcher *dispatcher.Dispatcher, cfg *config.Config) error {
 	before := d.inForce.Load()
 	var come, change []shaper.Bucket
@@ -52,7 +52,7 @@ func (d *daemon) checkPools(ctx context.Context, dispatcher *dispatcher.Dispatch
 	return nil
 }
 
-// writeBuckets has the dispatcher write what a reload has changed. The error is of a bucket that cannot move any more since it was checked.
+// writeBuckets makes the dispatcher write the changes of a reload. It returns an error for a bucket that can no longer move since it was checked.
 func (d *daemon) writeBuckets(ctx context.Context, dispatcher *dispatcher.Dispatcher) error {
 	err := d.client.Ping(ctx)
 	if err == nil {

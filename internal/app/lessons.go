@@ -14,14 +14,14 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// lessons are what the models of each bucket have taught this process, and others as far as Redis has told it. A reload keeps them. The zero
-// value is ready.
+// lessons holds the learned estimates of each bucket: this process's, and those of other processes that it read from Redis. A reload keeps them. The
+// zero value is ready.
 type lessons struct {
 	mu       sync.Mutex
 	byBucket map[string]*llm.Learned
 }
 
-// of returns those of a bucket.
+// of returns the learned estimates of a bucket.
 func (l *lessons) of(bucket string) *llm.Learned {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,7 +34,7 @@ func (l *lessons) of(bucket string) *llm.Learned {
 	return l.byBucket[bucket]
 }
 
-// keep forgets those of other buckets.
+// keep drops the estimates of all other buckets.
 func (l *lessons) keep(buckets []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,8 +56,8 @@ const (
 	lastExchange  = time.Second // a Redis that is silent must not delay the stop
 )
 
-// lessonExchange takes in what other processes have learned of models, and stores what this one has learned: when it starts, every 10 s, and
-// after the last delivery. It asks Redis only of buckets with the worker llm.
+// lessonExchange reads the estimates that other processes learned, and stores this process's: at the start, every 10 s, and after the last delivery. It
+// asks Redis only for buckets with the worker llm.
 type lessonExchange struct {
 	known   *lessons
 	buckets func() []string // with the worker llm
@@ -66,7 +66,7 @@ type lessonExchange struct {
 	}
 	to interface {
 		Learn(ctx context.Context, lessons map[string]shaper.Lessons) error
-	} // nil: the process delivers nothing, so it learns nothing
+	} // nil: the process delivers nothing, so it has no estimates of its own
 	metrics *llm.Metrics
 	log     *slog.Logger
 	failed  bool // the last time

@@ -14,8 +14,8 @@ func llmConfig(cfg *config.Config, b config.Bucket) llm.Config {
 	return worker
 }
 
-// estimate returns what a job reserves of budgets: what it says itself, and of other tokens what its request is expected to use. It estimates
-// for buckets with the worker llm. It is asked in buckets with budgets.
+// estimate returns the budget units that a job reserves: those that the job names, and the expected tokens of its request for the others. It estimates
+// for buckets with the worker llm. It is called in buckets with budgets.
 func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
 	b := d.inForce.Load().buckets[bucket]
 	if b == nil {
@@ -36,7 +36,7 @@ func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
 	return units
 }
 
-// llmMetrics are those of the workers llm, here and behind llmRoutes.
+// llmMetrics returns the metrics of the workers llm, of the dispatcher and of proxy routes.
 func (d *daemon) llmMetrics() (m *llm.Metrics, err error) {
 	if d.models == nil {
 		d.models, err = llm.NewMetrics(d.registry)

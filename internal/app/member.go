@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// memberStage tells the fleet what a producer does. A dispatcher tells it itself.
+// memberStage reports a producer's activity to the fleet. A dispatcher reports its own.
 func (d *daemon) memberStage(version string) (stage, error) {
 	m, err := fleet.NewMember(fleet.Config{
 		Redis: d.redis, Timeout: d.config.CallTimeout(), Logger: d.log, Registerer: d.registry, Buckets: d.client.Buckets,

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier tells systemd how the daemon is, as a unit of Type=notify or notify-reload wants it (sd_notify(3)). Without NOTIFY_SOCKET it sends nothing.
+// notifier reports the state of the daemon to systemd, for a unit of Type=notify or notify-reload (sd_notify(3)). Without NOTIFY_SOCKET it sends
+// nothing.
 type notifier struct {
 	socket string
-	every  time.Duration // between two signs of life; 0: systemd wants none
+	every  time.Duration // between two keep-alives; 0: systemd wants none
 	log    *slog.Logger
 }
 
-// newNotifier reads what systemd has set in the environment.
+// newNotifier reads the variables that systemd has set in the environment.
 func newNotifier(environ []string, log *slog.Logger) *notifier {
 	env := map[string]string{}
 	for _, pair := range environ {
@@ -36,7 +37,7 @@ func newNotifier(environ []string, log *slog.Logger) *notifier {
 	return n
 }
 
-// tell sends a state. What systemd does not hear it finds out by its timeouts, so the daemon goes on.
+// tell sends a state. If systemd misses one, its timeouts find out, so the daemon goes on.
 func (n *notifier) tell(ctx context.Context, state string) {
 	if n == nil || n.socket == "" {
 		return
@@ -55,8 +56,8 @@ func (n *notifier) tell(ctx context.Context, state string) {
 	}
 }
 
-// run says that the daemon is ready, gives signs of life, and says that it stops when ctx ends. A sign of life is one of the process and not of Redis: a
-// restart does not bring Redis back.
+// run reports that the daemon is ready, sends keep-alives, and reports that it stops when ctx ends. A keep-alive is about the process and not about
+// Redis: a restart does not bring Redis back.
 func (n *notifier) run(ctx context.Context) error {
 	n.tell(ctx, "READY=1")
 	if n.every > 0 && n.socket != "" {
@@ -75,7 +76,7 @@ func (n *notifier) run(ctx context.Context) error {
 	return nil
 }
 
-// reloading says that the configuration is read again, and the func that it returns that this is over.
+// reloading reports that the configuration is read again; end reports that this is over.
 func (n *notifier) reloading(ctx context.Context) (end func()) {
 	var now unix.Timespec
 	if n == nil || n.socket == "" || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {

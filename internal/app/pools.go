@@ -8,12 +8,12 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// places is what brings buckets into their pools.
+// places moves buckets into their pools.
 type places interface {
 	JoinPools(ctx context.Context) error
 }
 
-// poolOf is the pool in which the configuration has a bucket, "" if in none.
+// poolOf returns the configured pool of a bucket, "" if it is in none.
 func poolOf(b config.Bucket) string {
 	if b.Pool == nil {
 		return ""
@@ -21,9 +21,9 @@ func poolOf(b config.Bucket) string {
 	return b.Pool.Name
 }
 
-// joinPools has a dispatcher write the settings of all buckets and bring them into the pools that the configuration says; a producer finds
-// out where they are. The error is of a bucket that cannot move: the daemon does not start then. A Redis that does not answer is no
-// error, and neither is a bucket that moves once its deliveries have ended: the first use joins.
+// joinPools makes a dispatcher write the settings of all buckets and move them into their configured pools; a producer looks up where they are. It
+// returns an error for a bucket that cannot move: the daemon does not start then. It returns none if Redis does not respond, or if a bucket moves after
+// its deliveries have ended: the first use joins.
 func (d *daemon) joinPools(ctx context.Context) error {
 	return d.laterUnlessRefused(ctx, d.places.JoinPools(ctx))
 }

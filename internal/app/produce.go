@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// ErrEmbedded says that there is nothing to serve: the store lives in the dispatcher, which takes jobs in itself.
+// ErrEmbedded says that there is nothing to serve: the store is in the dispatcher, which serves the API itself.
 var ErrEmbedded = errors.New("redis.url is \"embedded\"")
 
-// Produce serves the API that takes jobs in until ctx ends, and then until requests have ended or the time for that is up.
+// Produce serves the API that enqueues jobs until ctx ends, and then until requests have ended or the shutdown timeout is over.
 func Produce(ctx context.Context, o Options) (err error) {
 	src, cfg, log, err := o.open()
 	if err != nil {

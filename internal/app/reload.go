@@ -18,7 +18,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
-// source is where a daemon has its configuration from.
+// source is the source of a daemon's configuration.
 type source struct {
 	options config.Options
 	read    [sha256.Size]byte // digest of the files that were read the last time
@@ -78,7 +78,7 @@ type reloader struct {
 	reloads *prometheus.CounterVec
 	stale   prometheus.Gauge
 	records *audit.Log              // nil records nothing
-	notify  *notifier               // nil tells nobody
+	notify  *notifier               // nil notifies nobody
 	refused *atomic.Pointer[string] // the first fault of the last reload, nil: it was applied
 }
 
@@ -114,8 +114,7 @@ func newReloader(cfg *config.Config, src *source, log *slog.Logger, reg promethe
 	return r
 }
 
-// reload reads the configuration again and applies the changes. If it was asked for by a
-// signal, it logs also that nothing has changed.
+// reload reads the configuration again and applies the changes. asked says that a signal requested it: then it also logs that nothing has changed.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	cfg, err := r.source.load(asked)
 	if errors.Is(err, errUnchanged) {
@@ -138,7 +137,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	r.inForce = cfg
 }
 
-// record writes the record of a reload, and returns what ends it. A process without Redis follows its configuration all the same.
+// record writes the audit record of a reload, and returns the function that ends it. A process without Redis follows its configuration all the same.
 func (r *reloader) record(ctx context.Context, cfg *config.Config) (end func(err error)) {
 	changed := config.Changes(r.inForce, cfg)
 	if r.records == nil || len(changed) == 0 {
@@ -163,7 +162,7 @@ func (r *reloader) record(ctx context.Context, cfg *config.Config) (end func(err
 	}
 }
 
-// apply has every part follow cfg. If one cannot, all go back to the configuration in force.
+// apply makes every part follow cfg. If one cannot, all return to the effective configuration.
 func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
 	for i, t := range r.targets {
 		err := t.apply(ctx, r.running(cfg))
@@ -181,14 +180,14 @@ func (r *reloader) apply(ctx context.Context, cfg *config.Config) error {
 // RestartTables are the tables of the configuration whose changes need a restart.
 var RestartTables = []string{"redis", "producer", "dispatcher", "console", "log", "tracing"}
 
-// running is a configuration with the tables whose keys need a restart as they were when the process started.
+// running returns a configuration in which tables whose keys need a restart are as at the start of the process.
 func (r *reloader) running(cfg *config.Config) *config.Config {
 	now := *cfg
 	now.Redis, now.Producer, now.Dispatcher, now.Console, now.Log = r.started.Redis, r.started.Producer, r.started.Dispatcher, r.started.Console, r.started.Log
 	return &now
 }
 
-// maxRefusedText is how long a fault is that the fleet is told.
+// maxRefusedText bounds the text of a fault in the fleet's report, in bytes.
 const maxRefusedText = 300
 
 func (r *reloader) refuse(ctx context.Context, err error) {
@@ -208,7 +207,7 @@ func (r *reloader) refuse(ctx context.Context, err error) {
 	}
 }
 
-// tell logs the changes that are followed from now on, and those that wait for a restart.
+// tell logs the changes that take effect now, and those that wait for a restart.
 func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
 	changed := slices.DeleteFunc(config.Changes(r.inForce, cfg), func(c config.Change) bool { return !r.follows(c) })
 	waiting := slices.DeleteFunc(config.Changes(r.started, cfg), r.follows)

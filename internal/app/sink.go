@@ -8,11 +8,11 @@ import (
 	"github.com/tundish-io/tundish/internal/telemetry"
 )
 
-// sinkShutdownTimeout is how long a stop of the sink waits for deliveries that it answers.
+// sinkShutdownTimeout is how long a stop of the sink waits for its responses.
 const sinkShutdownTimeout = 5 * time.Second
 
-// Sink receives requests on an address, answers 200 and logs them, until ctx ends. It is no daemon of Tundish and needs no Redis. Of the configuration it uses
-// [log] alone.
+// Sink receives requests on an address, responds with 200 and logs them, until ctx ends. It is no daemon of Tundish and needs no Redis. It uses only
+// [log] of the configuration.
 func Sink(ctx context.Context, o Options, address string) error {
 	cfg, err := (&source{options: o.Config}).load(true)
 	if err != nil {

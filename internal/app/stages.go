@@ -8,10 +8,8 @@ import (
 // stage is a part of a daemon that runs until its ctx ends.
 type stage func(ctx context.Context) error
 
-// runStages runs all stages at once until ctx ends or one of them returns.
-// Then it stops them in order, each when the one before has ended. So no stage
-// takes anything in while the next one drains. It returns their
-// errors, joined, and leaves no goroutine.
+// runStages runs all stages at once until ctx ends or one of them returns. Then it stops them in order, each after the previous one has ended. So no
+// stage accepts work while the next one drains. It returns their errors, joined, and leaves no goroutine behind.
 func runStages(ctx context.Context, stages ...stage) error {
 	running, ended := context.WithCancel(ctx)
 	defer ended()

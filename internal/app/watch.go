@@ -12,7 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settleTime is how long a file must be left alone to count as written.
+// settleTime is how long a file must be unchanged to count as written.
 const settleTime = 250 * time.Millisecond
 
 // run reloads at SIGHUP and when the file or a file of a secret was changed, until ctx ends.
@@ -29,18 +29,17 @@ func (r *reloader) run(ctx context.Context) error {
 		} else {
 			defer watcher.Close()
 			events, errs = watcher.Events, watcher.Errors
-			r.reload(ctx, false) // it may have changed before
+			r.reload(ctx, false) // it may have changed before the watch began
 		}
 	}
 	r.follow(ctx, asked, events, errs)
 	return nil
 }
 
-// pollEvery is how often the files of secrets are looked at. A change has been the same at two looks before it is read: it may be written in parts.
+// pollEvery is the interval at which the files of secrets are checked. A change is read when two checks found the same file: it may be written in parts.
 const pollEvery = 500 * time.Millisecond
 
-// watchFile watches the directory of a file: editors, and Kubernetes for a
-// ConfigMap, put another file in its place.
+// watchFile watches the directory of a file: editors, and Kubernetes for a ConfigMap, replace the file by another one.
 func watchFile(path string) (*fsnotify.Watcher, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -53,8 +52,7 @@ func watchFile(path string) (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// follow turns the events of the file into reloads: one for all events within
-// settleTime, because a file that is being written is read in half.
+// follow turns the events of the file into reloads: one for all events within settleTime, because a reload could read a file that is half written.
 func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal, events <-chan fsnotify.Event, errs <-chan error) {
 	settled := time.NewTimer(settleTime)
 	settled.Stop()
@@ -93,9 +91,8 @@ func (r *reloader) follow(ctx context.Context, asked <-chan os.Signal, events <-
 	}
 }
 
-// concerns reports whether what happened to a name in the directory of the file
-// can have changed the file: it is the file's own, or one of the links that
-// Kubernetes turns to another version of all files at once.
+// concerns reports whether an event of a name in the directory of the file can have changed the file: it is the file's own name, or one of the links
+// that Kubernetes switches to another version of all files at once.
 func concerns(name, file string) bool {
 	base := filepath.Base(name)
 	return base == filepath.Base(file) || strings.HasPrefix(base, "..")

@@ -32,8 +32,8 @@ func newApplied(cfg *config.Config) *applied {
 	return a
 }
 
-// CheckFlow returns a check of a flow's own settings for deliveries, by the worker of the flow's bucket. Those of a
-// bucket that the configuration does not have are checked as those of a webhook.
+// CheckFlow returns a check of a flow's own delivery settings, by the worker of the flow's bucket. Settings for a bucket outside of the configuration
+// are checked as a webhook's.
 func CheckFlow(cfg *config.Config) func(bucket string, own *shaper.OwnDelivery) error {
 	a := sync.OnceValue(func() *applied { return newApplied(cfg) })
 	return func(bucket string, own *shaper.OwnDelivery) error { return a().checkFlow(bucket, own) }
@@ -52,7 +52,7 @@ func CheckJob(cfg *config.Config) func(bucket string, job *shaper.Job) error {
 	return func(bucket string, job *shaper.Job) error { return a().checkJob(bucket, job) }
 }
 
-// checkJob takes any job of a bucket that the configuration does not have.
+// checkJob accepts any job of a bucket outside of the configuration.
 func (a *applied) checkJob(bucket string, job *shaper.Job) error {
 	if b := a.buckets[bucket]; b != nil {
 		return b.worker.CheckJob(job)
@@ -66,7 +66,7 @@ func CheckCallbacks(cfg *config.Config) func(bucket string, job *shaper.Job) err
 	return func(bucket string, job *shaper.Job) error { return a().checkCallbacks(bucket, job) }
 }
 
-// checkCallbacks takes any URL where the configuration does not have the buckets.
+// checkCallbacks accepts any URL for buckets outside of the configuration.
 func (a *applied) checkCallbacks(bucket string, job *shaper.Job) error {
 	b := a.buckets[bucket]
 	if b == nil || a.buckets[b.Callbacks.Bucket] == nil {
@@ -86,13 +86,13 @@ func (a *applied) checkCallbacks(bucket string, job *shaper.Job) error {
 	return errors.Join(errs...)
 }
 
-// checker is what the settings of any worker check before something is sent.
+// checker is the set of checks that the settings of any worker have.
 type checker interface {
 	CheckJob(job *shaper.Job) error
 	CheckFlow(own *shaper.OwnDelivery) error
 }
 
-// anyJob is what is known here of the worker in a program of the user's: nothing, so it takes any job.
+// anyJob stands for the worker in a user's program, which is not known here: it accepts any job.
 type anyJob struct{}
 
 func (anyJob) CheckJob(*shaper.Job) error          { return nil }

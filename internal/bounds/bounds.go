@@ -1,6 +1,6 @@
-// Package bounds lists what grows by what callers send: each thing with its bound, what one caller takes of it at most, and what happens when it is
-// full. The tests hold the list against the code: a map, a cache, a list that outlives a call or a key of Redis
-// that is not in it fails. The table of docs/guarantees.md is made of it by scripts/operations.
+// Package bounds lists everything that grows with the input of callers, with its bound, the highest share of one caller, and what happens when it is
+// full. The tests compare the list with the code: they fail on a map, a cache, a list that outlives a call or a key of Redis that is missing.
+// scripts/operations generates the table of docs/guarantees.md from it.
 package bounds
 
 import (
@@ -13,19 +13,19 @@ import (
 type Bound struct {
 	Name  string
 	What  string // is counted
-	Most  int64  // of it, or the default of the setting; 0: as Where says
-	Where string // the number is, as "file: constant", or the setting that says it
-	Of    string // what has so many: a process, a bucket
-	Share string // what one caller takes at most; one of the texts below where it is a rule
+	Most  int64  // the bound, or the default of the setting; 0: see Where
+	Where string // the place of the number, as "file: constant", or its setting
+	Of    string // what the bound holds for: a process, a bucket
+	Share string // the highest share of one caller; one of the texts below if it is a rule
 	Full  string // what happens when it is full
 }
 
 // Rules of shares.
 const (
-	// Half is the rule of internal/httpapi/shares.go: a caller has no more than it leaves free.
+	// Half is the rule of internal/httpapi/shares.go: a caller gets no more than it leaves free.
 	Half = "what it leaves free: half alone, a third each of two"
 
-	// Free needs no share: what is forgotten costs a round trip, or a line of a log, and no caller is refused for it.
+	// Free needs no share: a dropped entry costs a round trip or a line of a log, and no caller is refused.
 	Free = "all: nobody is refused for it"
 
 	// Flows says that the operator divides it.
@@ -101,5 +101,5 @@ func grouped(n int64) string {
 	return text
 }
 
-// Head is that of the table.
+// Head is the header of the table.
 const Head = "| what callers share | bound | of each | a caller takes at most | when it is full |\n|---|---|---|---|---|\n"

@@ -2,17 +2,17 @@ package bounds
 
 // Kinds of structures that need no bound of their own.
 const (
-	// Configured has as many entries as the configuration names, or the program that uses the library.
+	// Configured has as many entries as the configuration, or the program that uses the library, names.
 	Configured = "configured"
 
-	// Call lives as long as one call, job or answer, whose bytes are bounded.
+	// Call lives as long as one call, job or response, whose bytes are bounded.
 	Call = "one call"
 
 	// Fixed has the words, fields or types of this program.
 	Fixed = "fixed"
 )
 
-// Structures say of each map, cache, list and channel with room in a type what bounds it: the name of a [Bound], or a kind.
+// Structures names the bound of each map, cache, list and buffered channel in a type: the name of a [Bound], or a kind.
 var Structures = map[string]string{
 	"admission KeyCollector.counts":            Configured,
 	"admission KeyCollector.limits":            Configured,
@@ -163,7 +163,7 @@ var Structures = map[string]string{
 	"workers dialAttempt.errs":                  Call,
 }
 
-// RedisKeys say the same of the keys of Redis that the headers of scripts name: the last part of a bucket's key, or a whole name.
+// RedisKeys names the bound of each key of Redis in the headers of scripts, by the last part of a bucket's key, or a whole name.
 var RedisKeys = map[string]string{
 	"answer:<id>": "waiters", "attempts": "jobs", "body": "jobs", "leases": "jobs", "meta": "jobs", "riders": "jobs", "expiries": "jobs", "dead": "dead",
 	"callbacks": "callbacks", "callback_texts": "callbacks", "callback_counts": "flows", "bundles": "bundles", "bundle_ends": "bundles", "bundle_callers": "bundles",

@@ -1,4 +1,4 @@
-// Package build says what a program was built from: once, for --version, the API, the console, the log and the metrics.
+// Package build describes the build of a program: for --version, the API, the console, the log and the metrics.
 package build
 
 import (
@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 )
 
-// What a build without git is told: -ldflags "-X github.com/tundish-io/tundish/internal/build.version=v1.2.3", and commit and date as well.
+// Set in a build without git: -ldflags "-X github.com/tundish-io/tundish/internal/build.version=v1.2.3", and commit and date as well.
 var version, commit, date string
 
-// Build describes a program as it was built.
+// Build describes the build of a program.
 type Build struct {
 	Program string `json:"program,omitempty"`
 	Version string `json:"version"` // of the module, "devel" of a build outside of any version

@@ -1,9 +1,7 @@
-// Package checker is the judge: it says, from what went in and what came out,
-// whether jobs were lost or doubled and how even the stream was. The demo, the
-// tests and the benchmarks share it, so that they mean the same by "lost".
+// Package checker judges a run: it reports, from the enqueued and the delivered jobs, whether jobs were lost or doubled and how even the stream was. The
+// demo, the tests and the benchmarks share it, so "lost" means the same in all of them.
 //
-// Producers and receivers log into a [History]. Afterwards [History.Check]
-// sorts the jobs into the classes that Jepsen uses for queues.
+// Producers and receivers log into a [History]. Afterwards [History.Check] sorts the jobs into the classes that Jepsen uses for queues.
 package checker
 
 import (
@@ -11,8 +9,7 @@ import (
 	"time"
 )
 
-// History is a log of what happened to jobs. The zero value is empty and ready
-// for use. Its methods may be called from any goroutine and in any order: an
+// History is a log of the events of jobs. The zero value is empty and ready for use. Its methods may be called from any goroutine and in any order: an
 // admission may be logged after the delivery of the same job.
 type History struct {
 	mu        sync.Mutex
@@ -53,16 +50,14 @@ func (h *History) Refused(n int, at time.Time) {
 	h.refused = append(h.refused, refusal{n, at})
 }
 
-// Unknown logs that the answer to an enqueue did not come: the job may have
-// been accepted or not. If it is logged as admitted too, that counts.
+// Unknown logs that an enqueue got no response: the job may have been accepted or not. If it is logged as admitted too, that counts.
 func (h *History) Unknown(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unknown = append(h.unknown, id)
 }
 
-// Delivered logs that the downstream received the job, whatever it answered.
-// An attempt of 0 means that its number is not known.
+// Delivered logs that the downstream received the job, whatever its response. An attempt of 0 means that its number is not known.
 func (h *History) Delivered(id string, attempt int, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -80,7 +80,7 @@ func block(bar, peak float64, row, height int) string {
 		return " "
 	}
 	eighths := int(math.Round(bar / peak * float64(height) * 8))
-	eighths = max(eighths, 1) // what is not nothing is seen
+	eighths = max(eighths, 1) // a small number is still visible
 	const blocks = " ▁▂▃▄▅▆▇█"
 	level := min(max(eighths-row*8, 0), 8)
 	return string([]rune(blocks)[level])

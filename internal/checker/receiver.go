@@ -21,7 +21,7 @@ const (
 type Receiver struct {
 	History *History
 
-	// Respond answers. Nil reads the body and answers 200.
+	// Respond writes the response. Nil reads the body and responds with 200.
 	Respond func(w http.ResponseWriter, r *http.Request, id string, attempt int)
 }
 

@@ -21,28 +21,24 @@ type Result struct {
 	// Unexpected jobs were delivered although no producer tried to enqueue them.
 	Unexpected []string
 
-	// Recovered jobs were delivered although the answer to their enqueue was
-	// never known.
+	// Recovered jobs were delivered although their enqueue got no response.
 	Recovered []string
 
-	// Duplicated holds the jobs that were delivered more than once, with the
-	// number of deliveries beyond the first, and Extra is their sum. A retry
-	// that the downstream asked for is among them. Repeated counts those of
-	// Extra that had the attempt number of an earlier delivery: one attempt was
+	// Duplicated holds the jobs that were delivered more than once, with the number of deliveries beyond the first, and Extra is their sum. A retry that
+	// the downstream asked for is among them. Repeated counts the deliveries of Extra with the attempt number of an earlier delivery: one attempt was
 	// sent twice, which no retry explains.
 	Duplicated map[string]int
 	Extra      int
 	Repeated   int
 
-	// Rate is the mean of departures per second, from the first delivery to the
-	// last: (n-1)/(last-first). It is 0 when that cannot be said.
+	// Rate is the mean of departures per second, from the first delivery to the last: (n-1)/(last-first). It is 0 if there are too few.
 	Rate float64
 
 	// Sorted, and counted from the first event of all.
 	arrivals, refusals, departures []time.Duration
 }
 
-// Check judges what has been logged until now.
+// Check judges the log so far.
 func (h *History) Check() Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,8 +101,7 @@ func setOf(ids []string) map[string]bool {
 	return set
 }
 
-// timeLocked fills in what the result knows of times. It requires that h.mu is
-// held.
+// timeLocked computes the times of the result. It requires that h.mu is held.
 func (h *History) timeLocked(r *Result) {
 	var start time.Time
 	earliest := func(at time.Time) {
@@ -141,8 +136,7 @@ func (h *History) timeLocked(r *Result) {
 	}
 }
 
-// Err returns nil, or an error that counts the lost and unexpected jobs and
-// names some. Duplicates are the caller's to judge: after a crash they may be.
+// Err returns nil, or an error that counts the lost and unexpected jobs and names some. It ignores duplicates: after a crash they are allowed.
 func (r Result) Err() error {
 	if len(r.Lost) == 0 && len(r.Unexpected) == 0 {
 		return nil
@@ -168,9 +162,8 @@ func (r Result) String() string {
 		r.Admitted, r.Refused, r.Delivered, number(r.Rate), r.Dead, len(r.Lost), len(r.Unexpected), len(r.Duplicated), len(r.Recovered))
 }
 
-// MostIn returns the largest number of deliveries in any window of that length,
-// wherever it begins. It is exact, not binned. A window holds its begin and
-// not its end, so that of deliveries at 0 s and 1 s a window of 1 s holds one.
+// MostIn returns the largest number of deliveries in any window of that length, wherever it begins. It is exact, not binned. A window holds its begin
+// and not its end, so a window of 1 s holds only one of two deliveries at 0 s and 1 s.
 func (r Result) MostIn(window time.Duration) int {
 	most, first := 0, 0
 	for i, at := range r.departures {
@@ -182,10 +175,8 @@ func (r Result) MostIn(window time.Duration) int {
 	return most
 }
 
-// ArrivalsPer counts the admissions in bins of that length, each of which holds
-// its begin and not its end. [Result.RefusalsPer] and [Result.DeparturesPer]
-// have the same bins: the first begins at the first event of all, and the last
-// holds the last.
+// ArrivalsPer counts the admissions in bins of that length. A bin includes its begin and excludes its end. [Result.RefusalsPer] and
+// [Result.DeparturesPer] have the same bins: the first begins at the first event of all, and the last contains the last event.
 func (r Result) ArrivalsPer(bin time.Duration) []int { return r.count(r.arrivals, bin) }
 
 // RefusalsPer counts the refusals, in the bins of [Result.ArrivalsPer].

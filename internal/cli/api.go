@@ -25,25 +25,25 @@ import (
 )
 
 const (
-	operatorTimeout = 60 * time.Second // a server answers a purge within 20 s
-	maxView         = 256 << 20        // bytes of one answer
-	pageOfJobs      = 200              // jobs in one answer, whose payloads may be large
+	operatorTimeout = 60 * time.Second // a server responds to a purge within 20 s
+	maxView         = 256 << 20        // bytes of one response
+	pageOfJobs      = 200              // jobs in one response, whose payloads may be large
 )
 
-// api calls the operator's API: that of a server, or that of this process on the Redis of the configuration.
+// api calls the operator's API: a server's, or this process's on the Redis of the configuration.
 type api struct {
 	http   *http.Client
 	server string
 	key    config.Secret
-	bound  int64 // bytes of an answer
+	bound  int64 // bytes of a response
 
-	config *config.Config // of a command that goes to Redis; nil with --server
+	config *config.Config // of a command that uses Redis directly; nil with --server
 
 	requestID string // the id of all requests of a command
 	part      string // the token of the last part of an operation: with it the next part joins its record in the audit
 }
 
-// serverFlags give the commands below cmd their --server and --key.
+// serverFlags adds --server and --key to the commands below cmd.
 func (a *invocation) serverFlags(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&a.serverURL, "server", "", "`address` of a dispatcher's API, or of a producer's with producer.operator_api; nothing else is needed then (default: go to Redis)")
@@ -51,7 +51,7 @@ func (a *invocation) serverFlags(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// withAPI runs what calls the operator's API, and explains its error.
+// withAPI runs do with the operator's API, and explains its error.
 func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c *api) error) error {
 	if a.serverURL == "" {
 		if a.key != "" {
@@ -73,8 +73,8 @@ func (a *invocation) withAPI(ctx context.Context, do func(ctx context.Context, c
 	return a.onServer(ctx, a.serverURL, do)
 }
 
-// onDispatcher runs what calls the operator's API of the dispatcher that the configuration names, as this process lacks secrets of it. Only
-// that of an embedded store is certain to be the right one: another may run here for another Redis.
+// onDispatcher runs do with the operator's API of the configured dispatcher, because this process lacks secrets of the configuration. Only the
+// dispatcher of an embedded store is certain to be the right one: another may run here for another Redis.
 func (a *invocation) onDispatcher(ctx context.Context, lacks error, do func(ctx context.Context, c *api) error) error {
 	cfg, err := a.addresses()
 	if err != nil || !cfg.Redis.URL.Embedded() {
@@ -88,7 +88,7 @@ func (a *invocation) onDispatcher(ctx context.Context, lacks error, do func(ctx 
 	return err
 }
 
-// onServer runs what calls the operator's API of a server.
+// onServer runs do with the operator's API of a server.
 func (a *invocation) onServer(ctx context.Context, address string, do func(ctx context.Context, c *api) error) error {
 	key, err := a.clientKey(a.key)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *invocation) onServer(ctx context.Context, address string, do func(ctx c
 // noConfiguration explains why something is not known.
 const noConfiguration = "no configuration was read here: name the file with --config, or ask a running dispatcher with --server, such as http://127.0.0.1:8081"
 
-// readNone reports whether the command goes to Redis and found no configuration file.
+// readNone reports whether the command uses Redis directly and found no configuration file.
 func (c *api) readNone() bool { return c.config != nil && c.config.File == "" }
 
 // api is the operator's API in this process, on the Redis of the station.
@@ -122,14 +122,14 @@ func (s *station) api() *api {
 
 func newRequestID() string { return strings.ToLower(rand.Text()) }
 
-// problem is an answer that is an error.
+// problem is an error response.
 type problem struct {
 	answer
 	Moved   int   `json:"moved"` // before it failed, as Dropped and Purged
 	Dropped int   `json:"dropped"`
 	Purged  int64 `json:"purged"`
 
-	cause error // of Redis, where the API is in this process
+	cause error // of Redis, if the API is in this process
 }
 
 func (p *problem) Error() string {
@@ -145,7 +145,7 @@ func (p *problem) Error() string {
 
 func (p *problem) Unwrap() error { return p.cause }
 
-// exitCode is that of the status, but a bucket without flows or groups is wrong usage.
+// exitCode returns the exit code of the status, except that a bucket without flows or groups is wrong usage.
 func (p *problem) exitCode() int {
 	switch p.Code {
 	case "no-flows", "no-groups", "too-large", "unsupported-media-type":
@@ -154,7 +154,7 @@ func (p *problem) exitCode() int {
 	return p.answer.exitCode()
 }
 
-// call carries out an operation, and returns what it answers. An answer that is an error is a [*problem].
+// call carries out an operation, and returns its response. An error response is a [*problem].
 func call[In, Out any](ctx context.Context, c *api, op *httpapi.Operation[In, *Out], in In) (*Out, error) {
 	target, body, err := op.Request(&in)
 	if err != nil {
@@ -170,8 +170,8 @@ const (
 	retryEvery  = time.Second
 )
 
-// send sends a request and reads the answer into view. body is nil where there is none. A server waits for Redis as long as a daemon does, which is
-// short on a busy machine: a request that it answers 503 for that is sent again, as its response says.
+// send sends a request and reads the response into view. body is nil for a request without one. A server waits for Redis as long as a daemon does, which
+// is short on a busy machine: after a 503 for that, send repeats the request at the time in the response.
 func (c *api) send(ctx context.Context, method, target, contentType string, body []byte, view any) error {
 	for began := time.Now(); ; {
 		err := c.sendOnce(ctx, method, target, contentType, body, view)
@@ -213,7 +213,7 @@ func (c *api) sendOnce(ctx context.Context, method, target, contentType string, 
 	return c.problemOf(resp, text, *cause)
 }
 
-// request makes a request. body is nil where there is none.
+// request builds a request. body is nil for a request without one.
 func (c *api) request(ctx context.Context, method, target, contentType string, body []byte) (*http.Request, error) {
 	var sent io.Reader = http.NoBody
 	if body != nil {
@@ -239,7 +239,7 @@ func (c *api) request(ctx context.Context, method, target, contentType string, b
 	return req, nil
 }
 
-// problemOf explains an answer that is not what was asked for. cause is the error of Redis, where the API is in this process.
+// problemOf explains an unexpected response. cause is the error of Redis, if the API is in this process.
 func (c *api) problemOf(resp *http.Response, text []byte, cause error) error {
 	p := &problem{}
 	if json.Unmarshal(text, p) != nil || p.Code == "" {
@@ -252,7 +252,7 @@ func (c *api) problemOf(resp *http.Response, text []byte, cause error) error {
 	return p
 }
 
-// unreachable says what to do when there is no answer.
+// unreachable explains what to do without a response.
 func (c *api) unreachable(ctx context.Context, method string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -267,7 +267,7 @@ func (c *api) unreachable(ctx context.Context, method string, err error) error {
 	return fail(exitUnreachable, "%s gave no answer (%w): %s", c.server, err, next)
 }
 
-// buckets looks at all buckets.
+// buckets reads all buckets.
 func (c *api) buckets(ctx context.Context) ([]*opsview.Bucket, error) {
 	list, err := call(ctx, c, httpapi.ListBuckets, httpapi.BucketsQuery{})
 	if err != nil {
@@ -276,12 +276,12 @@ func (c *api) buckets(ctx context.Context) ([]*opsview.Bucket, error) {
 	return list.Buckets, nil
 }
 
-// bucket looks at one bucket.
+// bucket reads one bucket.
 func (c *api) bucket(ctx context.Context, name string) (*opsview.Bucket, error) {
 	return call(ctx, c, httpapi.ShowBucket, httpapi.BucketName{Bucket: name})
 }
 
-// named says of which object something is not valid. Other errors stay as they are.
+// named adds to a validation error which object is not valid. Other errors stay as they are.
 func named(err error, what, name string) error {
 	p, ok := errors.AsType[*problem](err)
 	if !ok || p.Code != "invalid" {
@@ -290,8 +290,8 @@ func named(err error, what, name string) error {
 	return fail(exitUsage, "%s %q: %w", what, name, p)
 }
 
-// on makes the RunE of a command that carries out an operation on the object NAME, a bucket for example. The command prints what say makes of
-// the answer, or the answer as JSON.
+// on returns the RunE of a command that carries out an operation on the object NAME, a bucket for example. The command prints the text that say makes of
+// the response, or the response as JSON.
 func on[In, Out any](a *invocation, what string, op *httpapi.Operation[In, *Out], ask func(cmd *cobra.Command, args []string) (In, error), say func(*Out) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		in, err := ask(cmd, args)
@@ -308,7 +308,7 @@ func on[In, Out any](a *invocation, what string, op *httpapi.Operation[In, *Out]
 	}
 }
 
-// asking makes the ask of a command whose input has no fault.
+// asking returns the ask of a command whose input cannot be wrong.
 func asking[In any](in func(args []string) In) func(*cobra.Command, []string) (In, error) {
 	return func(_ *cobra.Command, args []string) (In, error) { return in(args), nil }
 }

@@ -81,7 +81,7 @@ func (a *invocation) showAudit(ctx context.Context, c *api, query httpapi.AuditQ
 	return err
 }
 
-// objectText is what a record's operation has changed: "webhooks flow=acme".
+// objectText names the object of a record's change: "webhooks flow=acme".
 func objectText(r *audit.Record) string {
 	texts := []string{}
 	if bucket := r.Object["bucket"]; bucket != "" {
@@ -102,7 +102,7 @@ func countText(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// whatText is from what to what settings were changed, else what was asked for, and why.
+// whatText returns the old and new values of changed settings, otherwise the request, and the reason.
 func whatText(r *audit.Record) string {
 	texts := []string{}
 	switch {

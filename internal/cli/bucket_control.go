@@ -18,7 +18,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// theBucket and thePool are the input of operations that take the name only.
+// theBucket and thePool return the input of operations that need only the name.
 func theBucket(args []string) httpapi.BucketName { return httpapi.BucketName{Bucket: args[0]} }
 func thePool(args []string) httpapi.PoolName     { return httpapi.PoolName{Pool: args[0]} }
 
@@ -79,7 +79,7 @@ of them with --all-flows, or one with ` + "`flow release`" + `. Disabled flows s
 	return cmd
 }
 
-// bucketReleasedText says what a release of a bucket, or of all its flows too, came to.
+// bucketReleasedText returns the result of a release of a bucket, or of all its flows too.
 func bucketReleasedText(v *opsview.Bucket) string {
 	text := releasedText(v.Outcome, v.Name)
 	switch {
@@ -107,7 +107,7 @@ func releasedText(o opsview.Outcome, name string) string {
 	return "released: " + name
 }
 
-// settingFlags are the flags of `bucket set`, and poolFlags those of `pool set`: the settings whose tags say that an operator may change them.
+// settingFlags are the flags of `bucket set`, and poolFlags the flags of `pool set`: the settings whose tags say that an operator may change them.
 var (
 	settingFlags = setting.Changes(reflect.TypeFor[shaper.Bucket]())
 	poolFlags    = setting.Changes(reflect.TypeFor[shaper.Pool]())
@@ -139,7 +139,7 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
 	return cmd
 }
 
-// addSettings gives a command flags that take settings.
+// addSettings adds flags for settings to a command.
 func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 	cmd.Flags().SortFlags = false
 	for _, f := range flags {
@@ -147,7 +147,7 @@ func addSettings(cmd *cobra.Command, flags []*setting.Key) {
 	}
 }
 
-// settingsOf makes a patch of the flags that are given.
+// settingsOf returns a patch from the flags that are set.
 func settingsOf(cmd *cobra.Command, flags []*setting.Key) (json.RawMessage, error) {
 	var patch operator.BucketPatch // to check them
 	body, err := given(cmd, flags, func(path, text string) error { return patch.Put(shaper.Setting(path), text) })
@@ -164,7 +164,7 @@ func errNoSetting(cmd *cobra.Command) error {
 	return wrongUsage(cmd, "nothing is changed: give --rate or another setting")
 }
 
-// given makes the body of a change of the flags that are given, each checked by check.
+// given returns the body of a change from the flags that are set, each checked by check.
 func given(cmd *cobra.Command, flags []*setting.Key, check func(path, text string) error) (map[string]any, error) {
 	body := map[string]any{}
 	for _, f := range flags {
@@ -185,7 +185,7 @@ func given(cmd *cobra.Command, flags []*setting.Key, check func(path, text strin
 	return body, nil
 }
 
-// put puts a value at a path of objects: "shed.low" into the object shed.
+// put sets a value at a path of objects: "shed.low" in the object shed.
 func put(body map[string]any, path string, value any) {
 	table, rest, nested := strings.Cut(path, ".")
 	if !nested {
@@ -222,7 +222,7 @@ the named settings, or for all. They are ` + strings.Join(names[:4], ", ") + `,
 	return cmd
 }
 
-// resetText says what a reset changed. An override that went may have been the same as the configuration.
+// resetText returns the changes of a reset. A removed override may have been the same as the configuration.
 func resetText(changes []shaper.Change) string {
 	if len(changes) == 0 {
 		return "nothing is changed: there was no override, it is as configured"
@@ -237,7 +237,7 @@ func resetText(changes []shaper.Change) string {
 	return strings.Join(withDeaths(lines, changes), "\n")
 }
 
-// withDeaths adds what lower budgets do to jobs that wait.
+// withDeaths adds the effect of lower budgets on waiting jobs.
 func withDeaths(lines []string, changes []shaper.Change) []string {
 	if slices.ContainsFunc(changes, lowersBudgets) {
 		return append(lines, "a waiting job that reserves more than a budget has becomes a dead letter (cost-impossible): raise the budget, then `dead redrive` sends it")
@@ -259,7 +259,7 @@ func lowersBudgets(c shaper.Change) bool {
 	})
 }
 
-// changedText says what a change of a bucket or a pool changed, and with which command it is taken back.
+// changedText returns the changes of a bucket or a pool, and the command that reverts them.
 func (a *invocation) changedText(changes []shaper.Change, what, name string) string {
 	if len(changes) == 0 {
 		return ""
@@ -272,7 +272,7 @@ func (a *invocation) changedText(changes []shaper.Change, what, name string) str
 	return strings.Join(append(withDeaths(lines, changes), a.backText("configuration", command)), "\n")
 }
 
-// backText names the command that takes a change back.
+// backText names the command that reverts a change.
 func (a *invocation) backText(to, command string) string {
 	return fmt.Sprintf("to go back to the %s: `%s %s`", to, a.program, command)
 }

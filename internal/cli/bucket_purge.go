@@ -54,8 +54,8 @@ func (f *purgeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.keepLater, "keep-later", false, "leave delayed jobs and retries that wait for their time")
 }
 
-// purge drops the waiting jobs of a bucket, or of one of its flows or groups (what, and its name), after they were counted and the
-// operator has confirmed.
+// purge drops the waiting jobs of a bucket, or of one of its flows or groups (what, and its name), after it has counted them and the operator has
+// confirmed.
 func (a *invocation) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name string, ask askPurge) error {
 	if !flags.yes && !flags.dryRun && !isTerminal(a.in) {
 		return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", what)
@@ -65,7 +65,7 @@ func (a *invocation) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, n
 	})
 }
 
-// askPurge asks for a purge, or for what it would drop.
+// askPurge requests a purge, or a dry run of it.
 type askPurge func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error)
 
 func (a *invocation) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name string, ask askPurge) error {

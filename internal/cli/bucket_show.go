@@ -77,12 +77,12 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 	})
 }
 
-// handsToAsynq reports whether the configuration says so of a bucket. With --server it is not known.
+// handsToAsynq reports whether the configuration has a worker of the kind asynq for a bucket. With --server that is not known.
 func (c *api) handsToAsynq(bucket string) bool {
 	return c.config != nil && slices.ContainsFunc(c.config.Buckets, func(b config.Bucket) bool { return b.Name == bucket && b.Asynq != nil })
 }
 
-// hours writes when a bucket may send, and what of it has to leave by when.
+// hours writes when a bucket may send, and its finish.
 func (r rows) hours(v *opsview.Bucket) {
 	if h := v.Hours; h != nil {
 		hours, late := h.Text(r.now), lateText(h.Late)
@@ -102,7 +102,7 @@ func (r rows) hours(v *opsview.Bucket) {
 	}
 }
 
-// jobsOf writes what waits in a bucket, and what is in flight.
+// jobsOf writes the number of waiting jobs of a bucket, and of jobs in flight.
 func (r rows) jobsOf(v *opsview.Bucket) {
 	among := ""
 	if v.Flows != nil {
@@ -129,7 +129,7 @@ func (r rows) jobsOf(v *opsview.Bucket) {
 	}
 	if v.Flows == nil {
 		r.row("later", "%d: %d scheduled (at most %d), retries: %d", v.Later, v.Scheduled, v.ScheduledCapacity, max(v.Later-v.Scheduled, 0))
-	} else { // retries are not counted apart
+	} else { // retries are not counted separately
 		r.row("scheduled", "%d delayed jobs (at most %d)", v.Scheduled, v.ScheduledCapacity)
 	}
 }
@@ -152,7 +152,7 @@ func (r rows) partsOf(v *opsview.Bucket) {
 	}
 }
 
-// settings writes whose settings a bucket obeys, and where they differ.
+// settings writes the source of a bucket's effective settings, and the differences.
 func (r rows) settings(v *opsview.Bucket) {
 	r.row("revision", "%d", v.Revision)
 	if w := v.Written; w != nil && w.At != nil {
@@ -164,11 +164,11 @@ func (r rows) settings(v *opsview.Bucket) {
 		}
 	}
 	r.differences(slices.DeleteFunc(slices.Clone(v.Differences), func(d opsview.Difference) bool {
-		return d.Setting == "paused" // a note says it
+		return d.Setting == "paused" // a note covers it
 	}))
 }
 
-// actionText says what an operator did to a setting, "" of a configuration.
+// actionText describes an operator's change of a setting, "" for a configuration.
 func actionText(action string) string {
 	if action == "" {
 		return ""
@@ -176,7 +176,7 @@ func actionText(action string) string {
 	return " (" + action + ")"
 }
 
-// lateText says why jobs will be left at a finish.
+// lateText returns why jobs will remain at a finish.
 func lateText(late string) string {
 	switch shaper.Late(late) {
 	case shaper.LateRate:
@@ -188,7 +188,7 @@ func lateText(late string) string {
 	}
 }
 
-// deadOf says how many dead letters a bucket has, and how many there may be.
+// deadOf returns how many dead letters a bucket has, and its bound.
 func deadOf(v *opsview.Bucket) string {
 	text := fmt.Sprint(v.Dead)
 	if v.DeadCapacity > 0 {
@@ -204,7 +204,7 @@ func deadOf(v *opsview.Bucket) string {
 	return text
 }
 
-// drainTime says when the last job leaves that waits now, and where that is a bound.
+// drainTime returns when the last of the waiting jobs is sent, and whether that is a bound.
 func drainTime(v *opsview.Bucket) string {
 	switch {
 	case v.Waiting == 0:
@@ -221,7 +221,7 @@ func drainTime(v *opsview.Bucket) string {
 	return "the last leaves " + relative(*v.Empty, time.Now()) + bound
 }
 
-// earliestText says of a time at which a bucket is empty that it is a bound, and why; "" of an estimate.
+// earliestText explains why the time at which a bucket is empty is a bound; "" for an estimate.
 func earliestText(v *opsview.Bucket) string {
 	reasons := v.EarliestBecause()
 	if len(reasons) == 0 {
@@ -230,7 +230,7 @@ func earliestText(v *opsview.Bucket) string {
 	return " at the earliest, as " + strings.Join(reasons, " and ")
 }
 
-// partsText says how many flows or groups a bucket has. A list of them has more: those with settings alone.
+// partsText returns how many flows or groups a bucket has. A list of them has more: those with only settings.
 func partsText(c *opsview.PartCounts, name string) string {
 	text := fmt.Sprintf("%s with jobs, or with jobs lately", opsview.Count(c.Known, name))
 	if c.Waiting != nil {

@@ -60,7 +60,7 @@ func printTimetable(w io.Writer, v *httpapi.Timetable) {
 	}
 }
 
-// firesText is how often which schedules fire, and when the first time.
+// firesText returns how often each schedule fires, and when the first time.
 func firesText(fires []httpapi.ScheduleFire) string {
 	var texts []string
 	counts := map[string]int{}

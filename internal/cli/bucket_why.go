@@ -50,7 +50,7 @@ a sample is looked at, and the answer says so. Of one job, "dispatcher job show"
 	return cmd
 }
 
-// blocked writes what keeps jobs, a line for each cause, with the command that helps.
+// blocked writes what blocks jobs, a line for each cause, with the command that helps.
 func (r rows) blocked(v *opsview.Verdict) {
 	for i := range v.Blocked {
 		c := &v.Blocked[i]

@@ -18,8 +18,7 @@ type moveView struct {
 	Text    string `json:"text"`
 }
 
-// moves returns the buckets that Redis has in another pool than the configuration, or under another name, and what a dispatcher with the
-// configuration does with each.
+// moves returns the buckets that are in another pool in Redis than in the configuration, and what a dispatcher with the configuration does with each.
 func (s *station) moves(ctx context.Context) ([]moveView, error) {
 	infos, err := s.operator.BucketInfos(ctx)
 	if err != nil {

@@ -19,12 +19,12 @@ type recorded struct {
 	Bucket  string            `json:"bucket"`
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
-	Body    json.RawMessage   `json:"body"`    // JSON as it is, or any other text as a string
+	Body    json.RawMessage   `json:"body"`    // JSON, or any other text as a string
 	Attempt int               `json:"attempt"` // 0: the first
 	Outcome string            `json:"outcome"` // done, retry, held or dead; "" any
 }
 
-// recordedView is what one such response means.
+// recordedView is the judgement of one such response.
 type recordedView struct {
 	Line int `json:"line"`
 	*tryView
@@ -81,7 +81,7 @@ func recordedResponse(cfg *config.Config, line []byte) (recordedView, error) {
 		response.Header.Add(name, value)
 	}
 	var text string
-	if json.Unmarshal(r.Body, &text) == nil { // of an API that does not answer JSON
+	if json.Unmarshal(r.Body, &text) == nil { // of an API that does not respond with JSON
 		response.Body = []byte(text)
 	}
 	response.Body = response.Body[:min(len(response.Body), workers.JudgedBytes)]

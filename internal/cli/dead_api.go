@@ -12,25 +12,25 @@ import (
 
 // Bounds of one request, as the API has them.
 const (
-	idsAtOnce     = 200  // dead letters that are named
+	idsAtOnce     = 200  // dead letters by id
 	redriveAtOnce = 1000 // dead letters of all
 )
 
-// deadChoice chooses all dead letters that a filter means; the zero filter means all.
+// deadChoice chooses all dead letters that a filter matches; the zero filter matches all.
 func deadChoice(bucket string, filter *operator.DeadFilter, cursor string, dryRun bool) httpapi.DeadChoice {
 	return httpapi.DeadChoice{
 		BucketName: httpapi.BucketName{Bucket: bucket}, Filter: *filter, All: *filter == operator.DeadFilter{}, Cursor: cursor, DryRun: dryRun,
 	}
 }
 
-// redrive asks for a redrive of dead letters. With an error it returns what was done before.
+// redrive redrives dead letters. With an error it also returns what was done before.
 func (c *api) redrive(ctx context.Context, in httpapi.DeadRedrive) (operator.DeadChange, error) {
 	view, err := call(ctx, c, httpapi.RedriveDead, in)
 	change, _, err := deadChange(view, in.Bucket, err)
 	return change, err
 }
 
-// drop asks for a drop of dead letters. With an error it returns what was done before.
+// drop drops dead letters. With an error it also returns what was done before.
 func (c *api) drop(ctx context.Context, in httpapi.DeadChoice) (change operator.DeadChange, notDead []opsview.NotDead, err error) {
 	in.Confirm = in.Bucket
 	view, err := call(ctx, c, httpapi.DropDead, in)
@@ -49,14 +49,14 @@ func deadChange(view *opsview.DeadChange, bucket string, err error) (operator.De
 	}}, view.NotDead, named(err, "bucket", bucket)
 }
 
-// redriveFound makes of requests what [operator.DeadControl.RedriveFound] does.
+// redriveFound does [operator.DeadControl.RedriveFound] by requests.
 func (c *api) redriveFound(bucket string) deadChanges {
 	return func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error) {
 		return c.redrive(ctx, httpapi.DeadRedrive{DeadChoice: deadChoice(bucket, &filter, cursor, dryRun)})
 	}
 }
 
-// dropFound makes of requests what [operator.DeadControl.DropFound] does.
+// dropFound does [operator.DeadControl.DropFound] by requests.
 func (c *api) dropFound(bucket string) deadChanges {
 	return func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error) {
 		change, _, err := c.drop(ctx, deadChoice(bucket, &filter, cursor, dryRun))

@@ -41,7 +41,7 @@ bucket's name has to be typed to confirm; without a terminal, give --yes instead
 				return wrongUsage(cmd, "%s: confirm with --yes, as there is no terminal to ask", what)
 			}
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-				if filtered || all { // the zero filter means all
+				if filtered || all { // the zero filter matches all
 					return a.deadDropFound(ctx, c, args[0], filter.DeadFilter, dryRun, yes)
 				}
 				return a.deadDrop(ctx, c, args[0], args[1:])
@@ -56,7 +56,7 @@ bucket's name has to be typed to confirm; without a terminal, give --yes instead
 	return cmd
 }
 
-// deadDropFound drops what a filter means, after it was counted and confirmed.
+// deadDropFound drops the dead letters that a filter matches, after it has counted them and the operator has confirmed.
 func (a *invocation) deadDropFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, yes bool) error {
 	drop := c.dropFound(bucket)
 	if !yes {
@@ -84,7 +84,7 @@ func (a *invocation) deadDropFound(ctx context.Context, c *api, bucket string, f
 	return a.printDropped(change.Dropped)
 }
 
-// deadDrop drops the ids it can, and then says which it could not.
+// deadDrop drops the ids that it can, and then prints those that it could not.
 func (a *invocation) deadDrop(ctx context.Context, c *api, bucket string, ids []string) error {
 	dropped, others, err := c.dropIDs(ctx, bucket, ids)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// deadFilter are the flags that say which dead letters are meant.
+// deadFilter holds the flags that filter dead letters.
 type deadFilter struct {
 	operator.DeadFilter
 
@@ -43,8 +43,8 @@ func (f *deadFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Text, "text", "", "those with this `text` in the id, or in the detail or the body of the last response")
 }
 
-// read turns the flags into the filter, and reports whether there is any. Flags with nothing in them, as of a variable that is empty,
-// would mean all dead letters: they are refused.
+// read turns the flags into the filter, and reports whether there is any. Empty flags, as of an empty variable, would match all dead letters: they are
+// refused.
 func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 	if cmd.Flags().Changed("flow") {
 		f.Flow = &f.flow
@@ -72,7 +72,7 @@ func (f *deadFilter) read(cmd *cobra.Command) (given bool, err error) {
 	return given, nil
 }
 
-// isDeathReason reports whether a word is a reason that a worker of this program gives.
+// isDeathReason reports whether a word is a reason of the workers of this program.
 func isDeathReason(word string) bool {
 	return slices.Contains(workers.Reasons(), word) || statusReason.MatchString(word)
 }
@@ -80,15 +80,15 @@ func isDeathReason(word string) bool {
 // statusReason is the reason of a status of HTTP.
 var statusReason = regexp.MustCompile(`^http_[1-5][0-9][0-9]$`)
 
-// hintAtCause says of a filter that means no letter that its reason is the word of a cause. Workers of a program may give any reason, so it
-// is not refused.
+// hintAtCause prints a hint if a filter matches nothing because its reason is the word of a cause. Workers of a program may use any reason, so it is not
+// refused.
 func (a *invocation) hintAtCause(filter *operator.DeadFilter, matched int) {
 	if matched == 0 && slices.Contains(shaper.Causes(), filter.Reason) && !isDeathReason(filter.Reason) {
 		a.note("%q is the word of a cause, and --reason means that of the last response: did you mean --cause %[1]s?", filter.Reason)
 	}
 }
 
-// deadFind lists the dead letters that a filter means, the newest first.
+// deadFind lists the dead letters that a filter matches, the newest first.
 func (a *invocation) deadFind(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, cursor string, limit int) error {
 	letters, query := []*opsview.Job{}, httpapi.DeadQuery{BucketName: httpapi.BucketName{Bucket: bucket}, DeadFilter: filter}
 	for next := cursor; ; {
@@ -116,18 +116,18 @@ func (a *invocation) deadFind(ctx context.Context, c *api, bucket string, filter
 	return nil
 }
 
-// deadChanges are what a filter can be asked for.
+// deadChanges is a change of all dead letters that a filter matches.
 type deadChanges func(ctx context.Context, filter operator.DeadFilter, cursor string, dryRun bool) (operator.DeadChange, error)
 
-// How long a change waits where nothing can be moved for now: twice as long where nothing was moved since the last time, else half as long;
-// and at least as long as it looked at letters since then.
+// The wait of a change while nothing can be moved. It doubles if nothing was moved since the last wait, otherwise it halves. It is at least the time
+// that the reads since the last wait took.
 const (
 	placesLeast = 100 * time.Millisecond
 	placesMost  = 10 * time.Second
 )
 
-// deadChange makes a change of all dead letters that a filter means, and tells how far it is. With wait it goes on until none is left that
-// could be moved.
+// deadChange changes all dead letters that a filter matches, and shows the progress. With wait it goes on until no dead letter is left that could be
+// moved.
 func (a *invocation) deadChange(ctx context.Context, filter operator.DeadFilter, dryRun, wait bool, change deadChanges) (sum operator.DeadChange, err error) {
 	var line atomic.Value
 	line.Store(deadLine(sum, false))
@@ -153,7 +153,7 @@ func (a *invocation) deadChange(ctx context.Context, filter operator.DeadFilter,
 		if !part.Waiting {
 			continue
 		}
-		if part.Full == 0 { // the next round has those again that this one has left dead
+		if part.Full == 0 { // the next round reads the dead letters again that this one could not move
 			disabled, sum.Disabled = max(sum.Disabled, disabled), 0
 		}
 		sum.Full, sum.FlowFull, sum.GroupFull = 0, 0, 0
@@ -171,7 +171,7 @@ func (a *invocation) deadChange(ctx context.Context, filter operator.DeadFilter,
 	}
 }
 
-// deadLine is how far a change of dead letters is.
+// deadLine returns the progress of a change of dead letters.
 func deadLine(sum operator.DeadChange, waiting bool) string {
 	text := fmt.Sprintf("%s looked at, %d redriven, %d dropped", opsview.Count(sum.Looked, "dead letter"), sum.Moved, sum.Dropped)
 	if waiting {

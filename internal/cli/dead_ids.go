@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// idsOrAll wants ids, --all, or a filter, and --dry-run with a filter only. --all beside a filter means all that the filter means.
+// idsOrAll requires ids, --all, or a filter, and --dry-run with a filter only. --all with a filter means all that the filter matches.
 func idsOrAll(cmd *cobra.Command, ids []string, all, filtered, dryRun bool) error {
 	switch {
 	case all && len(ids) > 0:
@@ -24,7 +24,7 @@ func idsOrAll(cmd *cobra.Command, ids []string, all, filtered, dryRun bool) erro
 	return nil
 }
 
-// printMatched says how many dead letters a filter means.
+// printMatched prints how many dead letters a filter matches.
 func (a *invocation) printMatched(n int) error {
 	view := struct {
 		Matched int `json:"matched"`

@@ -77,7 +77,7 @@ func (a *invocation) deadReasons(ctx context.Context, c *api, bucket string, fil
 	})
 }
 
-// statusText is a status of HTTP, nothing where there was none.
+// statusText returns an HTTP status, "" without one.
 func statusText(status int) string {
 	if status == 0 {
 		return ""

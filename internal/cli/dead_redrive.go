@@ -72,7 +72,7 @@ to confirm, unless --yes is given.`,
 	return cmd
 }
 
-// deadRedriveFound redrives what a filter means, after it has asked if it is to ask.
+// deadRedriveFound redrives the dead letters that a filter matches, after a confirmation if one is needed.
 func (a *invocation) deadRedriveFound(ctx context.Context, c *api, bucket string, filter operator.DeadFilter, dryRun, ask, wait bool) error {
 	redrive := c.redriveFound(bucket)
 	if ask {
@@ -107,7 +107,7 @@ func (a *invocation) deadRedrive(ctx context.Context, c *api, bucket string, ids
 	return nil
 }
 
-// printRedriven says what became of dead letters that were to be redriven: named by their ids, or not.
+// printRedriven prints the result of a redrive of dead letters. named says that they were chosen by id.
 func (a *invocation) printRedriven(bucket string, redriven operator.Redriven, err error, named bool) error {
 	if err != nil {
 		if redriven.Moved > 0 {

@@ -60,8 +60,7 @@ func (a *invocation) doctor(ctx context.Context, s *station) error {
 	return err
 }
 
-// examineAll makes every check there is. When Redis does not answer, that is
-// the only finding.
+// examineAll makes every check. If Redis does not respond, that is the only finding.
 func (s *station) examineAll(ctx context.Context) []doctor.Check {
 	if err := s.operator.Ping(ctx); err != nil {
 		next := "look at the log of Redis, and try again"
@@ -74,7 +73,7 @@ func (s *station) examineAll(ctx context.Context) []doctor.Check {
 	if s.config.Redis.URL.Embedded() {
 		checks = append(checks, doctor.Warn("redis", "set redis.url to a real Redis for jobs that matter",
 			"the embedded store answers at %s: memory only, all jobs are gone when `dispatcher run` stops", s.config.Redis.EmbeddedListen))
-	} else { // what the embedded store would not tell
+	} else { // the embedded store would not report these
 		checks = append(checks, doctor.OK("redis", "answers at %s", s.config.Redis.URL))
 		checks = append(checks, doctor.Examine(ctx, s.redis)...)
 		checks = append(checks, doctor.ExamineScripts(ctx, s.redis, s.config.Redis.Functions))
@@ -83,9 +82,8 @@ func (s *station) examineAll(ctx context.Context) []doctor.Check {
 	return append(checks, s.examineBuckets(ctx)...)
 }
 
-// examineBuckets sees whether every job is in its place: in the list, in later,
-// in flight or dead. There may be more places than jobs, as a cancelled one
-// keeps its place in the list, but not fewer.
+// examineBuckets checks whether every job is in its place: in the list, in later, in flight or dead. There may be more places than jobs, because a
+// cancelled job keeps its place in the list, but not fewer.
 func (s *station) examineBuckets(ctx context.Context) []doctor.Check {
 	views, err := s.api().buckets(ctx)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// drainPoll is how often a drain that is watched is looked at.
+// drainPoll is the interval at which a watched drain is polled.
 const drainPoll = time.Second
 
-// drainFlags are those of the command drain.
+// drainFlags are the flags of the command drain.
 type drainFlags struct {
 	rate             string
 	most             int64
@@ -26,7 +26,7 @@ type drainFlags struct {
 	watch            bool
 }
 
-// formerDrainCommand is the name of the command of before, which goes on working.
+// formerDrainCommand returns the command under its previous name, which still works.
 func (a *invocation) formerDrainCommand() *cobra.Command {
 	cmd := a.serverFlags(a.bucketDrainCommand())
 	cmd.Hidden = true
@@ -112,7 +112,7 @@ func (a *invocation) drain(ctx context.Context, c *api, bucket string, flags dra
 	return a.watchDrain(ctx, c, view)
 }
 
-// asks reports whether a drain is the one that the flags ask for: they say nothing of it, or the same.
+// asks reports whether a drain is the one that the flags request: each flag is unset, or has the drain's value.
 func (f *drainFlags) asks(d *opsview.Drain) bool {
 	if f.rate == "" && f.most == 0 && !f.untilEmpty {
 		return true
@@ -128,7 +128,7 @@ func (f *drainFlags) asks(d *opsview.Drain) bool {
 	return err == nil && err2 == nil && asked == running
 }
 
-// drainOf is a drain in one line, where it is known.
+// drainOf describes a drain in one line, if it is known.
 func drainOf(d *opsview.Drain) string {
 	if d == nil {
 		return "it has ended by now"
@@ -175,7 +175,7 @@ func (a *invocation) watchDrain(ctx context.Context, c *api, view *opsview.Bucke
 	return nil
 }
 
-// drainText says how far a drain is, in one line.
+// drainText returns the progress of a drain, in one line.
 func drainText(v *opsview.Bucket) string {
 	d := v.Drain
 	text := fmt.Sprintf("%s: %d departed", d.State, d.Departed)

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// The exit codes, as the package says.
+// The exit codes, as the package documents them.
 const (
 	exitDone = iota
 	exitFailed
@@ -23,8 +23,7 @@ const (
 	exitUnreachable
 )
 
-// exitError is a fault with the code that the program exits with. An empty text
-// says nothing: the command has said it all.
+// exitError is an error with the exit code of the program. With an empty text nothing is printed: the command has printed it all.
 type exitError struct {
 	code int
 	text string
@@ -34,17 +33,17 @@ type exitError struct {
 func (e *exitError) Error() string { return e.text }
 func (e *exitError) Unwrap() error { return e.err }
 
-// fail makes an error with a code. A %w in the format is its cause.
+// fail returns an error with a code. A %w in the format is its cause.
 func fail(code int, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &exitError{code: code, text: err.Error(), err: errors.Unwrap(err)}
 }
 
-// silent exits with a code and says nothing more.
+// silent returns an error that exits with a code and prints nothing.
 func silent(code int) error { return &exitError{code: code} }
 
-// codeOf returns the exit code of an error: its own, or that of its kind. An unreachable
-// server is no kind of its own: the code that called the server marks it with fail.
+// codeOf returns the exit code of an error: its own, or that of its kind. There is no kind for an unreachable server: the code that called the server
+// marks the error with fail.
 func codeOf(err error) int {
 	var exit *exitError
 	var faults config.Faults
@@ -65,7 +64,7 @@ func codeOf(err error) int {
 	}
 }
 
-// report says what went wrong, once, and returns the exit code.
+// report prints an error, once, and returns the exit code.
 func report(w io.Writer, program string, err error) int {
 	if err == nil {
 		return exitDone

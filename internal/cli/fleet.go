@@ -52,7 +52,7 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 	})
 }
 
-// latenessText is how late the departures of a process were.
+// latenessText returns how late the departures of a process were.
 func latenessText(p *fleet.Process) string {
 	if p.P99Lateness == 0 {
 		return "-"
@@ -63,7 +63,7 @@ func latenessText(p *fleet.Process) string {
 // bars are the heights of a picture, from nothing on.
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
-// picture draws numbers as a line of bars, the highest as high as most, or as the largest number where that is more.
+// picture draws numbers as a line of bars. The full height is most, or the largest number if that is more.
 func picture(numbers []int64, most float64) string {
 	for _, n := range numbers {
 		most = max(most, float64(n))

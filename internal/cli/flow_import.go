@@ -69,7 +69,7 @@ type flowImport struct {
 	lines  *bufio.Reader
 	before int // lines of the parts before
 	put    httpapi.FlowsPut
-	held   []byte // a line that the part before had no room for
+	held   []byte // a line that did not fit into the previous part
 	told   time.Time
 }
 
@@ -123,7 +123,7 @@ func (i *flowImport) next() (part []byte, n int, err error) {
 	return part, n, nil
 }
 
-// send sends lines. It returns those that are to be sent again, because the server had no time for them: nil if there are none.
+// send sends lines. It returns the lines that are to be sent again, because the server had no time for them: nil if there are none.
 func (i *flowImport) send(ctx context.Context, part []byte) (left []byte, err error) {
 	put, err := call(ctx, i.api, httpapi.PutFlows, httpapi.FlowLines{BucketName: httpapi.BucketName{Bucket: i.bucket}, Lines: part})
 	if p, ok := errors.AsType[*problem](err); ok {
@@ -141,7 +141,7 @@ func (i *flowImport) send(ctx context.Context, part []byte) (left []byte, err er
 	switch {
 	case !put.More:
 		return nil, nil
-	case put.Flows == 0: // else this would go on for ever
+	case put.Flows == 0: // otherwise this would go on for ever
 		return nil, fail(exitUnreachable, "the server had no time to write one flow of bucket %q: Redis is slow, or overloaded; run it again later, which is safe", i.bucket)
 	}
 	// Empty lines in front keep the numbers of the others.

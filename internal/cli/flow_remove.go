@@ -45,7 +45,7 @@ run it again.`),
 	return cmd
 }
 
-// removeFlow removes a flow, after what is kept of it was counted and confirmed.
+// removeFlow removes a flow, after it has counted the flow's stored data and the user has confirmed.
 func (a *invocation) removeFlow(ctx context.Context, c *api, of httpapi.FlowName, yes, dryRun bool) error {
 	if dryRun || !yes {
 		counted, err := a.removal(ctx, c, httpapi.FlowRemove{FlowName: of, DryRun: true})
@@ -70,7 +70,7 @@ func (a *invocation) removeFlow(ctx context.Context, c *api, of httpapi.FlowName
 	return a.print(removed, func(w io.Writer) { fmt.Fprintf(w, "dropped: %s\n", removedText(removed)) })
 }
 
-// removal asks until the removal, or the count, is at its end, and shows how far it is.
+// removal repeats the request until the removal, or the count, has ended, and shows its progress.
 func (a *invocation) removal(ctx context.Context, c *api, in httpapi.FlowRemove) (*opsview.RemovedFlow, error) {
 	sum := &opsview.RemovedFlow{Bucket: in.Bucket, Group: in.Group, Flow: in.Flow, Own: []string{}}
 	var line atomic.Value
@@ -95,7 +95,7 @@ func (a *invocation) removal(ctx context.Context, c *api, in httpapi.FlowRemove)
 	}
 }
 
-// removedText is what a removal dropped, or would drop, in one line.
+// removedText returns what a removal dropped, or would drop, in one line.
 func removedText(r *opsview.RemovedFlow) string {
 	text := fmt.Sprintf("%s, %s, %s", opsview.Count(r.Waiting, "waiting job"), opsview.Count(r.Dead, "dead letter"), opsview.Count(r.Results, "kept result"))
 	if len(r.Own) > 0 {

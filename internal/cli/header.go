@@ -21,14 +21,13 @@ its value: "Name: env:VARIABLE", "Name: file:/path", or "Name: -" for standard i
 // maxSecret bounds the bytes that one value reads from standard input.
 const maxSecret = 64 << 10
 
-// secrets reads values that may stand elsewhere. Standard input is read for one of them at most.
+// secrets resolves values from other sources. Only one of them may be read from standard input.
 type secrets struct {
 	app   *invocation
 	stdin bool // it is taken
 }
 
-// value returns the value that a text stands for: a variable for "env:NAME", a file for "file:/path",
-// standard input for "-", else the text itself.
+// value returns the value of a text: a variable for "env:NAME", a file for "file:/path", standard input for "-", otherwise the text itself.
 func (s *secrets) value(text string) (string, error) {
 	if text != "-" {
 		return config.SecretValue(s.app.options(), text)
@@ -48,7 +47,7 @@ func (s *secrets) value(text string) (string, error) {
 	return value, nil
 }
 
-// headers reads what --header says, each "Name: value"; none is nil. No error shows a value.
+// headers reads the values of --header, each "Name: value"; none is nil. No error shows a value.
 func (s *secrets) headers(cmd *cobra.Command, of string, flags []string) (map[string][]string, error) {
 	headers, names := make(map[string][]string, len(flags)), map[string]string{}
 	for _, flag := range flags {
@@ -70,7 +69,7 @@ func (s *secrets) headers(cmd *cobra.Command, of string, flags []string) (map[st
 	return headers, nil
 }
 
-// single are headers of which each has one value, as those of a flow have.
+// single reads headers with one value each, as a flow has them.
 func (s *secrets) single(cmd *cobra.Command, flags []string) (map[string]string, error) {
 	lists, err := s.headers(cmd, "header", flags)
 	if err != nil || len(lists) == 0 {
@@ -86,7 +85,7 @@ func (s *secrets) single(cmd *cobra.Command, flags []string) (map[string]string,
 	return headers, nil
 }
 
-// list reads what a flag says of secrets: only where each secret is.
+// list reads the values of a flag for secrets: each value only names the place of a secret.
 func (s *secrets) list(cmd *cobra.Command, name string, flags []string) ([]string, error) {
 	values := make([]string, 0, len(flags))
 	for _, flag := range flags {

@@ -14,10 +14,10 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-// healthTimeout bounds the question: a probe of an orchestrator comes again.
+// healthTimeout bounds the probe: an orchestrator repeats it.
 const healthTimeout = 3 * time.Second
 
-// healthCommand asks the server of this program whether it is ready. listen is its address in the configuration.
+// healthCommand returns the command that asks the server of this program whether it is ready. listen returns its address in the configuration.
 func (a *invocation) healthCommand(listen func(c *config.Config) string) *cobra.Command {
 	var server string
 	cmd := &cobra.Command{
@@ -46,7 +46,7 @@ stop. For containers whose image has no curl, and for scripts. The exit code is 
 	return cmd
 }
 
-// reachable is the address of a server on this machine that listens at an address: one that listens everywhere is asked here.
+// reachable returns the address by which this machine reaches a server that listens at an address: for one that listens on all addresses, the local one.
 func reachable(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
@@ -76,7 +76,7 @@ func (a *invocation) health(ctx context.Context, address string) error {
 	}
 	defer response.Body.Close()
 	const most = 4 << 10
-	text, _ := io.ReadAll(io.LimitReader(response.Body, most)) // the status says it all
+	text, _ := io.ReadAll(io.LimitReader(response.Body, most)) // the status is enough
 	if response.StatusCode != http.StatusOK {
 		return fail(exitFailed, "not ready: %s answers %s\n%s", request.URL.Host, response.Status, strings.TrimSpace(string(text)))
 	}

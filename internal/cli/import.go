@@ -138,7 +138,7 @@ func (a *invocation) runImport(cmd *cobra.Command, bucket, path string, flags im
 	return i.state.remove()
 }
 
-// importSum is what became of the lines of a file.
+// importSum is the result of the lines of a file.
 type importSum struct {
 	Lines    int64 `json:"lines"`
 	Admitted int64 `json:"admitted"`
@@ -224,7 +224,7 @@ func (i *importer) sendBatch(ctx context.Context, batch []sourceJob) (left []sou
 			i.sum.Admitted++
 		case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable:
 			left = append(left, job)
-			// What is told of the last job holds for all, as they come in order.
+			// The wait of the last job holds for all, as they come in order.
 			wait = min(max(wait, time.Duration(a.RetryAfter)*time.Second, time.Second), time.Minute)
 		default:
 			i.reject(job, a.refusal())
@@ -238,7 +238,7 @@ func (i *importer) reject(job sourceJob, reason string) {
 	i.rejects.add(job, reason)
 }
 
-// progress tells people how far the import is, about each second.
+// progress shows the progress of the import, about every second.
 func (i *importer) progress() {
 	if !isTerminal(i.app.err) || time.Since(i.told) < time.Second {
 		return
@@ -256,11 +256,11 @@ func (i *importer) progress() {
 	i.app.note("%s; %.0f %% of the file, done in about %s", i.sum, 100*float64(read)/float64(i.size), eta)
 }
 
-// warnOfWindow says before a long import that a second run of it could make jobs twice.
+// warnOfWindow warns before a long import that a second run of it could enqueue jobs twice.
 func (a *invocation) warnOfWindow(bucket string, i *importer) {
 	cfg, err := a.load()
 	if err != nil {
-		return // there is no configuration here to tell
+		return // no configuration to ask
 	}
 	for _, b := range cfg.Buckets {
 		line := i.source.lineBytes()
@@ -275,7 +275,7 @@ func (a *invocation) warnOfWindow(bucket string, i *importer) {
 	}
 }
 
-// importTime is how long a bucket needs for a file, by the bytes of one of its lines. Of a bucket with batches it counts full ones.
+// importTime returns how long a bucket needs for a file, by the bytes of one of its lines. For a bucket with batches it counts full ones.
 func importTime(size, line float64, b *shaper.Bucket) time.Duration {
 	requests := size / line
 	if b.Batch.Has() {
@@ -288,7 +288,7 @@ func importTime(size, line float64, b *shaper.Bucket) time.Duration {
 	return time.Duration(requests / b.Rate.PerSecond() * float64(time.Second))
 }
 
-// postBatch enqueues lines of jobs and returns the answer for each.
+// postBatch enqueues lines of jobs and returns the result of each.
 func (s *sender) postBatch(ctx context.Context, lines []byte) ([]answer, error) {
 	for {
 		var tally struct {

@@ -18,11 +18,11 @@ import (
 
 // sourceJob is a job of a file.
 type sourceJob struct {
-	line  int64  // of the file, or the row of a table, from 1 on: what --resume counts
+	line  int64  // of the file, or the row of a table, from 1 on: the unit of --resume
 	at    int64  // the line of the file, as an editor counts
 	text  []byte // the job as JSON, with an id
 	fault string // why it is none, and was not sent
-	raw   []byte // what the file has
+	raw   []byte // the bytes in the file
 }
 
 // jobSource reads jobs from a file.
@@ -78,7 +78,7 @@ func newJobSource(file io.Reader, flags importFlags) (*jobSource, error) {
 	return s, nil
 }
 
-// batch returns the jobs of the next lines behind a line that was answered already; none at the end.
+// batch returns the jobs of the next lines after the line answered, which has its result; none at the end.
 func (s *jobSource) batch(answered int64) ([]sourceJob, error) {
 	var jobs []sourceJob
 	for size := 0; len(jobs) < importJobs && size < importBytes; {
@@ -135,7 +135,7 @@ func (s *jobSource) withID(text []byte) ([]byte, error) {
 	return append([]byte(`{"id":"`+id+`"`), rest...), nil
 }
 
-// lineBytes is how long a line is, by the first ones of the file; 0 if there are none, or if that cannot be told.
+// lineBytes returns the mean length of a line in bytes, from the beginning of the file; 0 if it has no line, or if the input is no file.
 func (s *jobSource) lineBytes() float64 {
 	file, ok := s.read.Reader.(*os.File)
 	if !ok {
@@ -150,11 +150,11 @@ func (s *jobSource) lineBytes() float64 {
 	return float64(n) / float64(lines)
 }
 
-// importState is how far an import came, in a file beside the input.
+// importState is the progress of an import, in a file next to the input.
 type importState struct {
 	path   string    // "": it is not kept
 	Bucket string    `json:"bucket"`
-	Line   int64     `json:"line"` // the last one that was answered
+	Line   int64     `json:"line"` // the last one with a result
 	Sum    importSum `json:"sum"`
 }
 
@@ -177,7 +177,7 @@ func (s *importState) read() error {
 	return nil
 }
 
-// write replaces the file whole: a process that dies leaves this state or the one before.
+// write replaces the file whole: a process that dies leaves this state or the previous one.
 func (s *importState) write() error {
 	if s.path == "" {
 		return nil
@@ -222,7 +222,7 @@ func (r *rejects) add(job sourceJob, reason string) {
 	r.text.WriteByte('\n')
 }
 
-// flush writes what was added.
+// flush writes the buffered lines.
 func (r *rejects) flush() (err error) {
 	if r.text.Len() == 0 {
 		return nil

@@ -47,7 +47,7 @@ type importTable struct {
 	job     *template.Template
 }
 
-// rows has each row of a table make a job.
+// rows makes a job of each row of a table.
 func (s *jobSource) rows(flags importFlags) error {
 	made, err := template.New("job").Option("missingkey=error").Funcs(template.FuncMap{
 		"json": func(v string) (string, error) {
@@ -77,12 +77,12 @@ func (s *jobSource) rows(flags importFlags) error {
 	return nil
 }
 
-// separatorNames are how --separator spells what a shell makes hard to type.
+// separatorNames are the names of separators for --separator, which are easier to type in a shell.
 var separatorNames = map[string]rune{",": ',', "comma": ',', ";": ';', "semicolon": ';', "\t": '\t', `\t`: '\t', "tab": '\t', "|": '|', "pipe": '|'}
 
 // newImportTable reads the row of names. separator is the flag, "" to find it from that row.
 func newImportTable(file io.Reader, separator string) (*importTable, error) {
-	const most = 64 << 10 // of the first row, as far as the separator is looked for
+	const most = 64 << 10 // of the first row: where the separator is searched
 	text := bufio.NewReaderSize(inputtext.NewTableReader(file), most)
 	head, err := text.Peek(most)
 	if errors.Is(err, inputtext.ErrUTF16) {

@@ -53,7 +53,7 @@ templates:
 	return cmd
 }
 
-// initView is what was written as --json shows it.
+// initView is the list of written files, for --json.
 type initView struct {
 	File     string   `json:"file"`
 	Template string   `json:"template"`
@@ -85,7 +85,7 @@ func (a *invocation) init(cmd *cobra.Command, name string) error {
 	return wrongUsage(cmd, "there is no template %q: want one of %s", name, strings.Join(known, ", "))
 }
 
-// asTyped has commands name the file, and the folder of the program as the user typed it: "bin/" of bin/dispatcher.
+// asTyped puts the file, and the folder of the program as the user typed it, into commands: "bin/" of bin/dispatcher.
 func asTyped(commands []string, program, file string) []string {
 	folder, name := filepath.Split(program)
 	if name != "dispatcher" && name != "producer" {

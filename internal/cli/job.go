@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// printJob shows all of a job. result is what to say of its result, "" nothing.
+// printJob prints all of a job. result is the text about its result, "" none.
 func (a *invocation) printJob(v *opsview.Job, result string) error {
 	return a.print(v, func(w io.Writer) {
 		r := rows{w, time.Now()}
@@ -56,7 +56,7 @@ func (a *invocation) printJob(v *opsview.Job, result string) error {
 	})
 }
 
-// attempts writes where the attempts at a job went, and how they ended.
+// attempts writes the targets and outcomes of a job's attempts.
 func (r rows) attempts(v *opsview.Job) {
 	if v.Attempts != nil {
 		r.text("attempts", attemptsText(v))
@@ -81,11 +81,11 @@ func (r rows) attempts(v *opsview.Job) {
 	}
 }
 
-// attemptsText says how many attempts a job has spent, and of its other deliveries why they spent none, as far as that is known. Those before
-// a redrive are told apart.
+// attemptsText returns how many attempts a job has spent, and why its other deliveries spent none, as far as that is known. It lists attempts before a
+// redrive separately.
 func attemptsText(v *opsview.Job) string {
 	before := deref(v.BeforeRedrive).Deliveries
-	others, next := v.Lost-before, before+1 // the delivery behind the last one whose outcome may have been dropped
+	others, next := v.Lost-before, before+1 // the delivery after the last one whose outcome may have been dropped
 	if others <= 0 {
 		return fmt.Sprint(*v.Attempts)
 	}
@@ -102,7 +102,7 @@ func attemptsText(v *opsview.Job) string {
 		}
 	}
 	held = min(held, others)
-	died := 0 // of all that came behind the first outcome that is kept, the outcomes are kept
+	died := 0 // after the first kept outcome, all outcomes are kept
 	if ended > 0 {
 		died = min(max(*v.Attempts+v.Lost-(next-1)-ended, 0), others-held)
 	}
@@ -122,7 +122,7 @@ func attemptsText(v *opsview.Job) string {
 	return text
 }
 
-// redrivenText says what was of a job before an operator put it back.
+// redrivenText describes a job before an operator redrove it.
 func redrivenText(b opsview.BeforeRedrive) string {
 	text := "it was dead"
 	if b.Cause != "" {
@@ -158,24 +158,24 @@ func status(code int) string {
 	return fmt.Sprint(code)
 }
 
-// onJob makes the RunE of a command that has BUCKET and ID as arguments.
+// onJob returns the RunE of a command that has BUCKET and ID as arguments.
 func (a *invocation) onJob(do func(ctx context.Context, c *api, bucket, id string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return do(ctx, c, args[0], args[1]) })
 	}
 }
 
-// theJob is the input of operations that take the bucket and the id of a job only.
+// theJob returns the input of operations that need only the bucket and the id of a job.
 func theJob(bucket, id string) httpapi.JobName {
 	return httpapi.JobName{BucketName: httpapi.BucketName{Bucket: bucket}, ID: id}
 }
 
-// job looks at a job.
+// job reads a job.
 func (c *api) job(ctx context.Context, bucket, id string) (*opsview.Job, error) {
 	return call(ctx, c, httpapi.ShowJob, theJob(bucket, id))
 }
 
-// since says when something was, "-" if it is not known.
+// since returns how long ago a time was, "-" if it is not known.
 func since(t *time.Time, now time.Time) string {
 	if t == nil {
 		return "-"

@@ -26,7 +26,7 @@ done does not change, and the exit code is 1. To cancel a job twice is harmless.
 	return cmd
 }
 
-// stateView is what became of a job.
+// stateView is the state of a job.
 type stateView struct {
 	ID     string       `json:"id"`
 	Bucket string       `json:"bucket"`

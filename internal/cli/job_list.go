@@ -97,7 +97,7 @@ func textFlag(cmd *cobra.Command, flag string, value *string) *string {
 	return value
 }
 
-// jobsOf lists at most so many jobs that a query means, and returns the cursor behind them.
+// jobsOf returns at most limit jobs that a query matches, and the cursor after them.
 func (a *invocation) jobsOf(ctx context.Context, c *api, query httpapi.JobQuery, limit int) (jobs []*opsview.Job, next string, err error) {
 	jobs = []*opsview.Job{}
 	for {
@@ -153,7 +153,7 @@ func waitingJobs(w io.Writer, jobs []*opsview.Job, now time.Time) {
 	}
 }
 
-// noneDone says why no job that is done was found.
+// noneDone explains why no done job was found.
 func (a *invocation) noneDone(ctx context.Context, c *api, query *httpapi.JobQuery) error {
 	bucket, err := call(ctx, c, httpapi.ShowBucket, query.BucketName)
 	if err != nil {
@@ -190,7 +190,7 @@ func instantOf(at time.Time) *time.Time {
 	return &at
 }
 
-// atAndSince is a time in UTC and how long ago it was: "14:03:12Z, 2m ago". It has the date where it is more than half a day away.
+// atAndSince formats a time in UTC and how long ago it was: "14:03:12Z, 2m ago". It has the date if it is more than half a day away.
 func atAndSince(t *time.Time, now time.Time) string {
 	if t == nil {
 		return "-"
@@ -205,8 +205,8 @@ func atAndSince(t *time.Time, now time.Time) string {
 // stateAny is the --state of all lists of jobs together.
 const stateAny = "any"
 
-// jobStory lists the jobs of all states that a query means, at most limit of each list: those that wait or are in flight, then dead letters, then
-// those that are done and kept, the newest first.
+// jobStory lists the jobs of all states that a query matches, at most limit of each list. Jobs that wait or are in flight come first, then dead letters,
+// then done jobs that are kept, the newest first.
 func (a *invocation) jobStory(ctx context.Context, c *api, query httpapi.JobQuery, limit int) error {
 	waiting, moreWait, err := a.jobsOf(ctx, c, query, limit)
 	if err != nil {

@@ -70,7 +70,7 @@ func (a *invocation) limitList(ctx context.Context, c *api) error {
 	})
 }
 
-// allows says how much a limit lets pass.
+// allows describes how much a limit allows.
 func allows(l *admission.Limit) string {
 	if l.Algorithm.HasBurst() && l.Burst != l.Limit.Count {
 		return fmt.Sprintf("%s, burst %d", l.Limit, l.Burst)
@@ -141,7 +141,7 @@ func limitRows(r rows, v *httpapi.LimitView) {
 	r.notes(limitNotes(v))
 }
 
-// identityText says which request has something that a limit counts by, so that a limit that counts by what no request has is seen.
+// identityText names the requests that have the key of a limit, so that a limit whose key no request has is visible.
 func identityText(per string) string {
 	switch per {
 	case "caller":

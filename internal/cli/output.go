@@ -15,8 +15,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// print writes data to stdout: v as JSON if --json is given, else what table
-// writes, with columns aligned at tabs.
+// print writes data to stdout: v as JSON with --json, otherwise the output of table, with columns aligned at tabs.
 func (a *invocation) print(v any, table func(w io.Writer)) error {
 	if a.json {
 		return writeJSON(a.out, v)
@@ -33,7 +32,7 @@ func writeJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// highlighted makes lines stand out on a terminal that shows colours, and leaves them as they are in a pipe or a file, and where NO_COLOR is set.
+// highlighted highlights lines on a terminal that shows colours. In a pipe or a file, and where NO_COLOR is set, it returns them unchanged.
 func (a *invocation) highlighted(lines string) string {
 	plain := slices.ContainsFunc(a.env, func(v string) bool {
 		return strings.HasPrefix(v, "NO_COLOR=") && v != "NO_COLOR=" || v == "TERM=dumb"
@@ -44,13 +43,13 @@ func (a *invocation) highlighted(lines string) string {
 	return coloured(lines)
 }
 
-// coloured colours each line by itself, so that a terminal that is cut off in between shows nothing else in colour.
+// coloured colours each line by itself, so that output that is cut off colours nothing else.
 func coloured(lines string) string {
 	const yellow, end = "\x1b[33m", "\x1b[0m"
 	return yellow + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", end+"\n"+yellow) + end + "\n"
 }
 
-// note says something on the side, on stderr.
+// note prints an additional message to stderr.
 func (a *invocation) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
 
 // Texts that the API has too.
@@ -68,7 +67,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// deref is what p points to, zero if it points to nothing.
+// deref returns the value that p points to, zero if p is nil.
 func deref[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -90,7 +89,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// columns is the width of the terminal, 0 where there is none.
+// columns returns the width of the terminal, 0 without one.
 func columns(stream any) int {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -111,7 +110,7 @@ func quoted(name string) string {
 	return line(name, 80)
 }
 
-// inZone is a fire in the time zone of its schedule, or in UTC where this machine does not know that.
+// inZone formats a fire in the time zone of its schedule, or in UTC if this machine does not know the zone.
 func inZone(v *opsview.Schedule, fire time.Time) string {
 	zone, err := time.LoadLocation(v.Timezone)
 	if err != nil {

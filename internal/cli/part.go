@@ -35,12 +35,12 @@ type parts[N httpapi.PartName, V any, P viewOf[V], S any] struct {
 
 	group string // the group of a flow, from --group
 
-	listHelp, listExample string // of what only one of both can list
+	listHelp, listExample string // of the flags that only one of both has
 	listFlags             func(cmd *cobra.Command)
-	narrowed              func() string // what the flags ask of those that are listed, "" nothing
+	narrowed              func() string // the filter of the flags in words, "" none
 }
 
-// text is a help, in which $ stands for the kind.
+// text returns a help text, in which $ stands for the kind.
 func (p *parts[N, V, P, S]) text(help string) string { return strings.ReplaceAll(help, "$", p.kind) }
 
 // arg is the argument that names one.
@@ -54,12 +54,12 @@ func (p *parts[N, V, P, S]) groupOf(cmd *cobra.Command) *string {
 	return nil
 }
 
-// one is the flow or group behind BUCKET.
+// one returns the input for the flow or group after BUCKET.
 func (p *parts[N, V, P, S]) one(cmd *cobra.Command, args []string) N {
 	return p.of(args[0], args[1], p.groupOf(cmd))
 }
 
-// fault says what to do about an error of a flow or a group.
+// fault adds what to do about an error of a flow or a group.
 func (p *parts[N, V, P, S]) fault(err error, bucket, name string) error {
 	answered, ok := errors.AsType[*problem](err)
 	switch {
@@ -90,7 +90,7 @@ func settingRows(s *opsview.Settings) [][2]string {
 	return rows
 }
 
-// settingsText says the settings in one line.
+// settingsText formats the settings in one line.
 func settingsText(s *opsview.Settings) string {
 	rows := settingRows(s)
 	texts := make([]string, len(rows))
@@ -161,7 +161,7 @@ func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, gro
 	return p.print(views, func(w io.Writer) { table(w, views, time.Now()) })
 }
 
-// table has a column for groups and one for flows where there are any.
+// table prints the views, with a column for groups and one for flows if there are any.
 func table(w io.Writer, views []opsview.View, now time.Time) {
 	for _, name := range namesOf(views[0]) { // all are of the same bucket
 		fmt.Fprintf(w, "%s\t", strings.ToUpper(name[0]))
@@ -191,7 +191,7 @@ func namesOf(v opsview.View) (rows [][2]string) {
 	return rows
 }
 
-// partNotes say what keeps a flow or a group from sending.
+// partNotes returns what keeps a flow or a group from sending.
 func partNotes(v opsview.View, now time.Time) []string {
 	var notes []string
 	if pause := v.Alike().Pause; pause != nil {
@@ -226,13 +226,13 @@ func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 	})
 }
 
-// unknownText says of a flow or group of which Redis holds nothing that it is idle, or that its name is wrong: nothing tells which.
+// unknownText returns a note for a flow or group without anything in Redis: it is idle, or its name is wrong, which Redis cannot distinguish.
 func (p *parts[N, V, P, S]) unknownText(v opsview.View) string {
 	names := namesOf(v)
 	return fmt.Sprintf("%s %s has no jobs and no settings of its own: either its last job has left, as an idle %s is forgotten, or the name is not right", p.kind, quoted(names[len(names)-1][1]), p.kind)
 }
 
-// secretsText says how many secrets a flow has, each with its number and its fingerprint.
+// secretsText returns how many secrets a flow has, each with its number and its fingerprint.
 func secretsText(s *opsview.Settings) string {
 	if len(s.SecretFingerprints) == 0 {
 		return strconv.Itoa(s.Secrets)

@@ -104,7 +104,7 @@ is configured with [buckets.group].`,
 	}, p.commands()...))
 }
 
-// commands are those that flows and groups have both, and more.
+// commands returns the commands that flows and groups have in common, and more.
 func (p *parts[N, V, P, S]) commands(more ...*cobra.Command) []*cobra.Command {
 	list := append([]*cobra.Command{
 		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),

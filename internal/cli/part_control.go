@@ -19,8 +19,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// onPart makes the RunE of a command that carries out an operation on the flow or group behind BUCKET. The command prints what say makes of
-// the answer. Without a say, or with --json, it prints the flow or group after the change.
+// onPart returns the RunE of a command that carries out an operation on the flow or group after BUCKET. The command prints the text that say makes of
+// the response. Without a say, or with --json, it prints the flow or group after the change.
 func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P, S], op *httpapi.Operation[In, *V], ask func(cmd *cobra.Command, args []string) (In, error), say func(o opsview.Outcome, name string) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		in, err := ask(cmd, args)
@@ -40,7 +40,7 @@ func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P,
 	}
 }
 
-// told prints what a change came to, or as JSON the flow or group after it.
+// told prints the result of a change, or as JSON the changed flow or group.
 func (p *parts[N, V, P, S]) told(view P, said string) error {
 	if p.json {
 		return p.printOne(view)
@@ -51,12 +51,12 @@ func (p *parts[N, V, P, S]) told(view P, said string) error {
 	return p.print(nil, func(w io.Writer) { fmt.Fprintln(w, said) })
 }
 
-// just asks for the flow or group, and says nothing else.
+// just returns the input of a request that has nothing but the flow or group.
 func (p *parts[N, V, P, S]) just(cmd *cobra.Command, args []string) (N, error) { //nolint:unparam // as all that ask
 	return p.one(cmd, args), nil
 }
 
-// createFlag gives a command that changes one its --create.
+// createFlag adds --create to a command that changes a flow or group.
 func (p *parts[N, V, P, S]) createFlag(cmd *cobra.Command, create *bool) {
 	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
 }
@@ -147,8 +147,8 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 	return cmd
 }
 
-// flags are the settings that `flow set` and `group set` take as one value each. Headers and secrets have no help in their tags: they
-// have flags of their own, which name files and variables, so that no credential is on the command line.
+// flags returns the settings that `flow set` and `group set` take as one value each. Headers and secrets have no help in their tags: they have flags of
+// their own, which name files and variables, so that no credential is on the command line.
 func (p *parts[N, V, P, S]) flags() []*setting.Key {
 	return slices.DeleteFunc(setting.Changes(reflect.TypeFor[shaper.OwnFlow]()), func(k *setting.Key) bool {
 		return k.Help == "" || !slices.Contains(p.settings, shaper.FlowSetting(k.Path))
@@ -206,7 +206,7 @@ settings needs --create, because its name may be mistyped.`),
 	return cmd
 }
 
-// tellReset names the command that takes a change back. Secrets that were added or removed have none.
+// tellReset names the command that reverts a change. There is none for secrets that were added or removed.
 func (p *parts[N, V, P, S]) tellReset(cmd *cobra.Command, args []string, patch map[string]any) error {
 	command := fmt.Sprintf("%s reset %s %s", p.kind, args[0], shellword.Quote(args[1]))
 	resets := false
@@ -225,7 +225,7 @@ func (p *parts[N, V, P, S]) tellReset(cmd *cobra.Command, args []string, patch m
 	return err
 }
 
-// patchOf makes the body of a patch of the flags that are given.
+// patchOf returns the body of a patch from the flags that are set.
 func (p *parts[N, V, P, S]) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
 	var patch operator.FlowPatch // to check them
 	body, err = given(cmd, p.flags(), func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
@@ -266,7 +266,7 @@ stays. To reset a setting that was not set is harmless.`),
 	return cmd
 }
 
-// clear makes a patch that removes the settings that are named behind BUCKET and FLOW.
+// clear returns a patch that removes the settings named after BUCKET and FLOW.
 func (p *parts[N, V, P, S]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatch[N], err error) {
 	body := map[string]any{}
 	for _, name := range args[2:] {
@@ -278,7 +278,7 @@ func (p *parts[N, V, P, S]) clear(cmd *cobra.Command, args []string) (in httpapi
 	return p.patching(body, true)(cmd, args)
 }
 
-// patching asks for a change of settings.
+// patching returns the ask of a change of settings.
 func (p *parts[N, V, P, S]) patching(settings map[string]any, create bool) func(*cobra.Command, []string) (httpapi.PartPatch[N], error) {
 	return func(cmd *cobra.Command, args []string) (httpapi.PartPatch[N], error) {
 		body, err := json.Marshal(settings)

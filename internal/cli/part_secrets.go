@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// ownDelivery are the flags of `flow set` for what a flow has of its own for its deliveries.
+// ownDelivery holds the flags of `flow set` for a flow's own delivery settings.
 type ownDelivery struct {
 	headers, secrets, add, remove []string
 }
@@ -24,7 +24,7 @@ func (o *ownDelivery) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.remove, "remove-secret", nil, "`number` or fingerprint, as flow show has them, of a secret that signs no longer; may be repeated")
 }
 
-// ownDelivery checks these flags and puts them into the body of a patch, but for the secrets to remove.
+// ownDelivery checks these flags and puts them into the body of a patch, except the secrets to remove.
 func (p *parts[N, V, P, S]) ownDelivery(cmd *cobra.Command, own *ownDelivery, patch *operator.FlowPatch, body map[string]any) error {
 	if len(own.secrets) > 0 && len(own.add)+len(own.remove) > 0 {
 		return wrongUsage(cmd, "--secret replaces all secrets: give it without --add-secret and --remove-secret")
@@ -63,8 +63,8 @@ func (p *parts[N, V, P, S]) ownDelivery(cmd *cobra.Command, own *ownDelivery, pa
 	return nil
 }
 
-// nameRemoved puts the fingerprints of the secrets to remove into the body of a patch. Numbers are looked up: sent again, the
-// patch removes no other secret.
+// nameRemoved puts the fingerprints of the secrets to remove into the body of a patch. It resolves numbers to fingerprints, so that a repeated patch
+// removes no other secret.
 func (p *parts[N, V, P, S]) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery, body map[string]any) error {
 	var known *opsview.Settings
 	prints := make([]string, 0, len(own.remove))
@@ -97,7 +97,7 @@ func (p *parts[N, V, P, S]) nameRemoved(cmd *cobra.Command, args []string, own *
 	return nil
 }
 
-// settings are those that a flow or group has of its own.
+// shownSettings returns the own settings of a flow or a group.
 func (p *parts[N, V, P, S]) shownSettings(cmd *cobra.Command, bucket, name string) (*opsview.Settings, error) {
 	var view *V
 	err := p.withAPI(cmd.Context(), func(ctx context.Context, c *api) (err error) {

@@ -102,7 +102,7 @@ func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 	}
 	var idle map[string]string
 	if slices.ContainsFunc(v.Buckets, func(b opsview.PoolBucket) bool { return !b.HasWork }) {
-		if buckets, err := c.buckets(ctx); err == nil { // it is said more of them, if it can be
+		if buckets, err := c.buckets(ctx); err == nil { // details of the buckets, if they are available
 			idle = idleTexts(buckets, time.Now())
 		}
 	}
@@ -140,7 +140,7 @@ func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
 	})
 }
 
-// idleTexts say of buckets with jobs that wait why they may have nothing to send now.
+// idleTexts explains why buckets with waiting jobs may have nothing to send now.
 func idleTexts(buckets []*opsview.Bucket, now time.Time) map[string]string {
 	texts := make(map[string]string)
 	for _, v := range buckets {

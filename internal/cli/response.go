@@ -60,7 +60,7 @@ command reads the configuration, sends nothing, and changes nothing.`,
 	return cmd
 }
 
-// tryView is what a response means, as --json shows it.
+// tryView is the judgement of a response, for --json.
 type tryView struct {
 	Bucket       string `json:"bucket"`
 	Rule         int    `json:"rule"` // counted from 1; 0: none fits
@@ -93,7 +93,7 @@ func (a *invocation) responseTry(cmd *cobra.Command, bucket string, flags tryFla
 	return a.print(view, view.write)
 }
 
-// judgedBy returns what a response to a job of a bucket means. The error says why the configuration has no judgement.
+// judgedBy returns the judgement of a response to a job of a bucket. The error says why the configuration has none.
 func judgedBy(cfg *config.Config, bucket string, response *workers.Response) (*tryView, error) {
 	at := slices.IndexFunc(cfg.Buckets, func(b config.Bucket) bool { return b.Name == bucket })
 	if at < 0 {

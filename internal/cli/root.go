@@ -25,7 +25,7 @@ type invocation struct {
 
 	configPath string
 	json       bool
-	serverURL  string // --server of an operator's command; "" goes to Redis
+	serverURL  string // --server of an operator's command; "" uses Redis directly
 	key        string // --key
 }
 
@@ -40,7 +40,7 @@ func (a *invocation) run(ctx context.Context, root *cobra.Command, args []string
 	return report(a.err, a.program, root.ExecuteContext(ctx))
 }
 
-// prepare gives the root command what all commands of a program share.
+// prepare adds what all commands of a program share to the root command.
 func (a *invocation) prepare(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = build.Of(a.program).String()
@@ -66,7 +66,7 @@ func (a *invocation) addresses() (*config.Config, error) {
 
 func (a *invocation) options() config.Options { return config.Options{Path: a.configPath, Env: a.env} }
 
-// jsonFlag gives a command that prints data its --json.
+// jsonFlag adds --json to a command that prints data.
 func (a *invocation) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 }
@@ -90,7 +90,7 @@ Flags of every command:
 Run "{{.CommandPath}} COMMAND --help" for its examples and flags.{{end}}
 `
 
-// examples are those of a command that both programs have, for this one.
+// examples returns the examples of a command that both programs have, for this program.
 func (a *invocation) examples(text string) string {
 	return strings.NewReplacer("  producer ", "  "+a.program+" ", "  dispatcher ", "  "+a.program+" ").Replace(text)
 }
@@ -120,7 +120,7 @@ func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// helpCommand is `program help COMMAND`, which knows its commands.
+// helpCommand is `program help COMMAND`, with completion of commands.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "help [COMMAND]",
@@ -136,8 +136,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// positional wants as many arguments as there are names; the last one may
-// be missing if it is in brackets, and repeated if it ends in dots.
+// positional requires as many arguments as there are names; the last one may be missing if it is in brackets, and repeated if it ends in dots.
 func positional(names ...string) cobra.PositionalArgs {
 	least, most := len(names), len(names)
 	if len(names) > 0 {

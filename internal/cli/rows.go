@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// rows writes what a command shows of one object: names and values.
+// rows writes the rows of one object: names and values.
 type rows struct {
 	w   io.Writer
 	now time.Time

@@ -39,7 +39,7 @@ bucket that left, nothing more is claimed. After a fault the daemon applies noth
 	}
 }
 
-// daemonOptions are those of the daemons.
+// daemonOptions returns the options of the daemons.
 func (a *invocation) daemonOptions() app.Options {
 	return app.Options{Config: a.options(), Stderr: a.err, IsTerminal: isTerminal(a.err), Version: build.Of(a.program).String()}
 }

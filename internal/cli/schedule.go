@@ -78,7 +78,7 @@ func nextFire(v *opsview.Schedule) string {
 	return inZone(v, v.Next[0])
 }
 
-// scheduleNote is what people should know of a schedule.
+// scheduleNote returns what needs attention in a schedule.
 func scheduleNote(v *opsview.Schedule) string {
 	switch {
 	case v.Orphaned:
@@ -178,7 +178,7 @@ func runText(v *opsview.Schedule, run opsview.ScheduleRun) string {
 	return text
 }
 
-// theSchedule is the input of operations that take the name of a schedule only.
+// theSchedule returns the input of operations that need only the name of a schedule.
 func theSchedule(args []string) httpapi.ScheduleName { return httpapi.ScheduleName{Schedule: args[0]} }
 
 func (a *invocation) schedulePauseCommand() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// scheduleRequest is a schedule as the API takes it.
+// scheduleRequest is a schedule in the form of the API.
 type scheduleRequest struct {
 	Bucket      string `json:"bucket,omitempty"`
 	Cron        string `json:"cron,omitempty"`

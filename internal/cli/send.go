@@ -136,7 +136,7 @@ func (f *sendFlags) read(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkText refuses what would be altered on its way to the server, as JSON is UTF-8.
+// checkText refuses text that would be altered on its way to the server, as JSON is UTF-8.
 func (f *sendFlags) checkText(cmd *cobra.Command) error {
 	texts := map[string][]string{"path": {f.job.Path}, "query": {f.job.Query}, "body": {f.job.Body}, "content-type": {f.job.ContentType}, "url": {f.job.URL}, "header": f.headers, "request-header": f.request, "method": {f.job.Method}, "flow": {f.job.Flow}, "group": {f.job.Group}}
 	for _, flag := range slices.Sorted(maps.Keys(texts)) {
@@ -199,7 +199,7 @@ func checkPriority(cmd *cobra.Command, priority string) error {
 	return wrongUsage(cmd, "--priority %q: want one of %s", priority, strings.Join(names, ", "))
 }
 
-// wholeJob warns of a payload which may have been meant for import.
+// wholeJob warns of a payload that may have been meant for import.
 const wholeJob = `looks like a whole job, and is sent as the payload of one; "producer import" takes files of whole jobs`
 
 func (a *invocation) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payload string) error {
@@ -213,7 +213,7 @@ func (a *invocation) sendOne(cmd *cobra.Command, s *sender, job jobRequest, payl
 	return a.sendJob(cmd, s, job)
 }
 
-// sendJob sends one job and prints its answer.
+// sendJob sends one job and prints the response.
 func (a *invocation) sendJob(cmd *cobra.Command, s *sender, job jobRequest) error {
 	answer, err := s.send(cmd.Context(), job)
 	if err != nil {
@@ -235,8 +235,7 @@ func (a *invocation) sendJob(cmd *cobra.Command, s *sender, job jobRequest) erro
 	return nil
 }
 
-// sendLines sends the lines of stdin one by one. A job that does not get in
-// has its line too; what concerns all that follow ends it.
+// sendLines sends the lines of stdin one by one. A job that is not admitted has its line too; a fault that concerns all later lines ends the command.
 func (a *invocation) sendLines(ctx context.Context, s *sender, template jobRequest) error {
 	var in, refused, failed int
 	number, warned := 0, false
@@ -296,7 +295,7 @@ func (a *invocation) printAnswer(answer *answer) error {
 	return err
 }
 
-// newSender makes what sends jobs to a bucket of a server.
+// newSender returns a sender of jobs to a bucket of a server.
 func newSender(server, bucket string, wait bool, note func(format string, args ...any)) *sender {
 	return &sender{
 		http:   newHTTPClient(sendTimeout),

@@ -23,7 +23,7 @@ const (
 	maxAnswer   = 1 << 20
 )
 
-// jobRequest is a job as the API takes it.
+// jobRequest is a job in the form of the API.
 type jobRequest struct {
 	ID      string              `json:"id,omitempty"`
 	Flow    string              `json:"flow,omitempty"`
@@ -46,8 +46,8 @@ type jobRequest struct {
 	ContentType string `json:"content_type,omitempty"`
 }
 
-// pack writes the request. The payload is not for the encoder, which would drop its blanks and
-// escape characters of HTML: receivers check signatures over these bytes.
+// pack writes the request. It does not encode the payload as JSON again, which would drop its spaces and escape characters of HTML: receivers check
+// signatures over these bytes.
 func (j jobRequest) pack() ([]byte, error) {
 	payload := j.Payload
 	j.Payload = nil
@@ -59,7 +59,7 @@ func (j jobRequest) pack() ([]byte, error) {
 	return append(append(body, payload...), '}'), nil
 }
 
-// answer is the API's answer for a job: 202, or a problem.
+// answer is the API's response for a job: 202, or a problem.
 type answer struct {
 	Status    int          `json:"status"`
 	ID        string       `json:"id"`
@@ -81,16 +81,16 @@ type answer struct {
 	raw json.RawMessage // in one line
 }
 
-// notJSON stands for the answer to a line that was not even sent.
+// notJSON stands for the response to a line that was not even sent.
 var notJSON = &answer{
 	Status: http.StatusBadRequest, Code: "invalid", Detail: "the line is not JSON",
 	raw: json.RawMessage(`{"status":400,"code":"invalid","detail":"the line is not JSON"}`),
 }
 
-// in says whether the job is admitted, now or before.
+// in reports whether the job is admitted, now or before.
 func (a *answer) in() bool { return a.Status == http.StatusAccepted || a.ended() }
 
-// ended says whether the answer is the result of the job.
+// ended reports whether the response is the result of the job.
 func (a *answer) ended() bool { return a.Status == http.StatusOK && a.State != "" }
 
 func (a *answer) exitCode() int {
@@ -109,7 +109,7 @@ func (a *answer) exitCode() int {
 	return exitFailed
 }
 
-// endsIt says whether the next job would be answered alike.
+// endsIt reports whether the next job would get the same response.
 func (a *answer) endsIt() bool {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable:
@@ -118,7 +118,7 @@ func (a *answer) endsIt() bool {
 	return false
 }
 
-// line is the answer in one line for people.
+// line formats the response in one line for people.
 func (a *answer) line(now time.Time) string {
 	if !a.in() {
 		return "refused  " + a.refusal()
@@ -136,9 +136,9 @@ func (a *answer) line(now time.Time) string {
 	case !a.ETA.IsZero():
 		leaves := relative(later(a.ETA, now), now)
 		if leaves == relative(now, now) {
-			leaves += " at the earliest" // it may wait for others of its batch, which the receipt does not tell
+			leaves += " at the earliest" // it may wait for others of its batch, which the receipt does not have
 		}
-		if a.Position > 0 { // what jobs ahead of it take is computed, not known
+		if a.Position > 0 { // the usage of jobs ahead of it is estimated
 			leaves = strings.Replace(leaves, "in ", "in about ", 1)
 		}
 		text += fmt.Sprintf("  leaves %s (%s)", leaves, stamp(a.ETA))
@@ -154,7 +154,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// refusal says why the job is not in, and when to try again.
+// refusal returns why the job was not admitted, and when to retry.
 func (a *answer) refusal() string {
 	if a.Code == "" {
 		return a.reason()
@@ -168,7 +168,7 @@ func (a *answer) reason() string {
 	if text == "" {
 		text = a.Title
 	}
-	if len(a.Errors) > 1 { // with one, the detail says it
+	if len(a.Errors) > 1 { // with one, the detail has it
 		for _, e := range a.Errors {
 			text += fmt.Sprintf("; %s: %s", e.Field, e.Reason)
 		}
@@ -192,7 +192,7 @@ func (a *answer) reason() string {
 type sender struct {
 	http           *http.Client
 	server, bucket string
-	key            config.Secret       // "" where there is none
+	key            config.Secret       // "" without one
 	header         map[string][]string // of each request, besides its own
 	wait           bool
 	result         time.Duration // how long a job's end is waited for; 0: not at all
@@ -201,9 +201,8 @@ type sender struct {
 	pause          func(context.Context, time.Duration) error
 }
 
-// send asks for a job to be let in. A refusal is an answer; where s.wait is set
-// it is not returned but obeyed, as long as the server says when to come again.
-// An error means that there is no server, or that it did not answer.
+// send sends a request to enqueue a job. A refusal is a response. With s.wait, send waits and retries as long as the server names a time, instead of
+// returning the refusal. An error means that there is no server, or that it did not respond.
 func (s *sender) send(ctx context.Context, job jobRequest) (*answer, error) {
 	if job.ID == "" {
 		id, err := s.newID()
@@ -240,7 +239,7 @@ func (s *sender) post(ctx context.Context, id string, body []byte) (*answer, err
 	return s.postTo(ctx, "/jobs", "application/json", id, body)
 }
 
-// postTo posts to an address of the bucket. id is that of the job, "" of several.
+// postTo posts to an address of the bucket. id is the job's, "" for several jobs.
 func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte) (*answer, error) {
 	target := s.server + "/v1/buckets/" + url.PathEscape(s.bucket) + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
@@ -287,12 +286,12 @@ func (s *sender) postTo(ctx context.Context, path, kind, id string, body []byte)
 	return a, nil
 }
 
-// unknownAt is the end of a sentence on a bucket that a server does not know.
+// unknownAt ends a sentence about a bucket that a server does not know.
 func unknownAt(server string) string {
 	return fmt.Sprintf(" at %s: is the name right, and --server?", server)
 }
 
-// explain says what to do when there is no answer.
+// explain explains what to do without a response.
 func (s *sender) explain(ctx context.Context, id string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -307,7 +306,7 @@ func (s *sender) explain(ctx context.Context, id string, err error) error {
 	return fail(exitUnreachable, "%s gave no answer (%w): whether the job is in is unknown; send it again with --id %s", s.server, err, id)
 }
 
-// withoutURL is an error of a request without the address, which stands in front already.
+// withoutURL returns an error of a request without the address, which is in the text already.
 func withoutURL(err error) error {
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		return urlErr.Err
@@ -315,13 +314,13 @@ func withoutURL(err error) error {
 	return err
 }
 
-// isDial reports whether an error says that there is no server.
+// isDial reports whether an error means that there is no server.
 func isDial(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
 }
 
-// newHTTPClient makes a client of the API.
+// newHTTPClient returns a client of the API.
 func newHTTPClient(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Timeout:       timeout,

@@ -10,8 +10,7 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 )
 
-// server returns the base URL of the API: the flag, else producer.listen of the
-// configuration.
+// server returns the base URL of the API: the flag, otherwise producer.listen of the configuration.
 func (a *invocation) server(flag string) (string, error) {
 	if flag == "" {
 		cfg, err := a.addresses()
@@ -34,7 +33,7 @@ func missesVariable(err error) bool {
 	})
 }
 
-// keyFlag gives a client its --key.
+// keyFlag adds --key to a client's command.
 func keyFlag(cmd *cobra.Command, key *string) {
 	cmd.Flags().StringVar(key, "key", "", "API `key`, or file:/path or env:NAME (default: TUNDISH_KEY, or the file TUNDISH_KEY_FILE)")
 }

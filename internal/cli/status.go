@@ -17,7 +17,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// statusEvery is how often a status that is watched is drawn anew.
+// statusEvery is the interval at which a watched status is drawn again.
 const statusEvery = 2 * time.Second
 
 func (a *invocation) statusCommand() *cobra.Command {
@@ -158,7 +158,7 @@ func statusTable(w io.Writer, buckets []*opsview.Bucket, seen map[string]*httpap
 	}
 }
 
-// seenOf are the rate of a bucket that was seen, and a picture of its last minute. A bucket of which no process tells has none.
+// seenOf returns the observed rate of a bucket and a picture of its last minute. Both are "" if no process reports the bucket.
 func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
 	if t == nil {
 		return "-", "-"
@@ -170,7 +170,7 @@ func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
 	return fmt.Sprintf("%.3g/s", t.Rate), "|" + picture(t.Minute, 2*asked) + "|" //nolint:mnd // see the help
 }
 
-// laterOf is how many jobs wait for their time: delayed ones, and retries. Of a bucket with flows they are among those that wait.
+// laterOf returns how many jobs wait for their time: delayed ones, and retries. A bucket with flows counts them among those that wait.
 func laterOf(v *opsview.Bucket) string {
 	if v.Flows != nil {
 		return "-"
@@ -178,7 +178,7 @@ func laterOf(v *opsview.Bucket) string {
 	return fmt.Sprint(v.Later)
 }
 
-// failing is how many flows send nothing because of their receivers.
+// failing returns how many flows send nothing because of their receivers.
 func failing(v *opsview.Bucket) string {
 	if v.Flows == nil {
 		return "-"

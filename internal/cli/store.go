@@ -17,22 +17,20 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// station is an open connection to where the jobs are, for the operator's
-// commands.
+// station is an open connection to the store, for the operator's commands.
 type station struct {
 	config   *config.Config
 	redis    redis.UniversalClient
 	operator *operator.Operator
 	client   *producer.Client   // changes limits in the buckets that name them
-	limiter  *admission.Limiter // and where they are asked on their own
+	limiter  *admission.Limiter // and the standalone limits
 }
 
-// commandPatience is how long a command waits for a reply of Redis at least. A daemon's redis.timeout is short, as its callers and its other work wait:
-// the user of a command prefers a late response to none.
+// commandPatience is the least time that a command waits for a reply of Redis. A daemon's redis.timeout is short, because its callers and its other work
+// wait: the user of a command prefers a late reply to none.
 const commandPatience = 10 * time.Second
 
-// open loads the configuration and makes an operator for its Redis; of the
-// embedded store, for the one in the running dispatcher. It does not dial.
+// open loads the configuration and returns an operator for its Redis; with the embedded store, for the one in the running dispatcher. It does not dial.
 func (a *invocation) open() (*station, error) {
 	cfg, err := a.load()
 	if err != nil {
@@ -59,10 +57,10 @@ func (a *invocation) open() (*station, error) {
 }
 
 func (s *station) close() {
-	_ = s.redis.Close() // every call was answered
+	_ = s.redis.Close() // every call has its reply
 }
 
-// explain turns the errors of Redis into what to do about them.
+// explain adds to an error of Redis what to do about it.
 func (s *station) explain(err error) error {
 	if answered, ok := errors.AsType[*problem](err); ok && answered.cause != nil {
 		err = answered.cause
@@ -83,7 +81,7 @@ func (s *station) explain(err error) error {
 	}
 }
 
-// unavailable says what happened to a call that Redis may answer at another time.
+// unavailable explains a call that Redis may serve at another time.
 func (s *station) unavailable(err error) error {
 	where := "Redis at " + s.config.Redis.URL.String()
 	if s.config.Redis.URL.Embedded() {
@@ -113,7 +111,7 @@ func (s *station) unavailable(err error) error {
 	}
 }
 
-// withStation runs what talks to Redis, and explains its error.
+// withStation runs do with an open station, and explains its error.
 func (a *invocation) withStation(ctx context.Context, do func(ctx context.Context, s *station) error) error {
 	s, err := a.open()
 	if err != nil {

@@ -101,7 +101,7 @@ func (a *invocation) usage(ctx context.Context, c *api, query httpapi.UsageQuery
 	return err
 }
 
-// usageTable has the newest day first, and of a day the row with the most tokens.
+// usageTable prints the newest day first, and within a day the row with the most tokens.
 func usageTable(w io.Writer, v *opsview.Usage) {
 	rows := slices.Clone(v.Rows)
 	slices.SortStableFunc(rows, func(a, b opsview.UsageRow) int { return cmp.Compare(b.Day, a.Day) })
@@ -149,7 +149,7 @@ func usageTable(w io.Writer, v *opsview.Usage) {
 	fmt.Fprintf(w, "total%s%d\t%d\t%d\t%d\n", strings.Repeat("\t", len(columns)), v.Total.Calls, v.Total.Input, v.Total.Output, v.Total.Charged)
 }
 
-// modelOf is a cell with the model, and with the one that was asked where that is another.
+// modelOf returns a cell with the model, and with the model that was named if that is another.
 func modelOf(name func(r *opsview.UsageRow) string) func(r *opsview.UsageRow) string {
 	return func(r *opsview.UsageRow) string {
 		if r.Asked == nil {

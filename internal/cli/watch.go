@@ -47,7 +47,7 @@ beat that somebody looks.`,
 	return a.serverFlags(cmd)
 }
 
-// firstLine is how long watch waits for its first line at most.
+// firstLine is the longest that watch waits for its first line.
 const firstLine = 10 * time.Second
 
 func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, bucket ...string) error {
@@ -62,7 +62,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 	}
 	name := strings.Join(bucket, "") // "" of none
 	if name == "" {
-		// A stream of all buckets begins without Redis, and would tell nothing.
+		// A stream of all buckets begins without Redis, and would be empty.
 		if _, err := c.buckets(ctx); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 			return a.writeVerdicts(ctx, c, judged, name)
 		})
 		if err == nil {
-			err = pause(ctx, time.Second) // the server stopped, or this reader was slow: ask again
+			err = pause(ctx, time.Second) // the server stopped, or this reader was slow: reconnect
 		}
 		if ctx.Err() != nil { // the time is over, or Ctrl-C
 			return nil
@@ -103,10 +103,10 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 	}
 }
 
-// judgeEvery is how often verdicts are shown between the seconds.
+// judgeEvery is how often verdicts are printed between the seconds.
 const judgeEvery = 10 * time.Second
 
-// writeVerdicts writes the verdict on a bucket or, without a name, on each bucket that has a problem.
+// writeVerdicts prints the verdict on a bucket or, without a name, on each bucket that has a problem.
 func (a *invocation) writeVerdicts(ctx context.Context, c *api, at time.Time, name string) error {
 	var list []*opsview.Bucket
 	var err error

@@ -60,10 +60,10 @@ machine can read a command line.`,
 	return cmd
 }
 
-// verdictView is the answer as --json shows it.
+// verdictView is the result, for --json.
 type verdictView struct {
 	Valid  bool       `json:"valid"`
-	Secret string     `json:"secret,omitempty"` // where the secret is that matches
+	Secret string     `json:"secret,omitempty"` // the source of the secret that matches
 	Faults []string   `json:"faults"`
 	Signed signedView `json:"signed"`
 }
@@ -114,7 +114,7 @@ func (a *invocation) webhookVerify(cmd *cobra.Command, flags verifyFlags) error 
 	return nil
 }
 
-// received reads the flags that stand for headers.
+// received reads the flags for headers.
 func (f *verifyFlags) received(cmd *cobra.Command) (r webhook.Received, err error) {
 	for _, flag := range []struct{ name, value string }{{"id", f.id}, {"timestamp", f.timestamp}, {"signature", f.signature}} {
 		if flag.value == "" {
@@ -131,7 +131,7 @@ func (f *verifyFlags) received(cmd *cobra.Command) (r webhook.Received, err erro
 	return webhook.Received{ID: f.id, Timestamp: time.Unix(seconds, 0), Signature: f.signature}, nil
 }
 
-// signingSecrets reads the secrets that the flags name, and returns where each is.
+// signingSecrets reads the secrets that the flags name, and returns the source of each.
 func (a *invocation) signingSecrets(cmd *cobra.Command, flags verifyFlags) (secrets, places []string, err error) {
 	for _, name := range flags.files {
 		places = append(places, "file:"+name)

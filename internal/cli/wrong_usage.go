@@ -17,13 +17,12 @@ func wrongUsage(cmd *cobra.Command, format string, args ...any) error {
 		path(cmd), fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
 }
 
-// path returns the name of a command without the name of the program, which report puts
-// in front.
+// path returns the name of a command without the name of the program, which report adds.
 func path(cmd *cobra.Command) string {
 	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
 }
 
-// flagFault says what is wrong with a flag as our other faults do: what was given, and what to give.
+// flagFault describes a wrong flag as our other faults do: the value, and what to use instead.
 func flagFault(cmd *cobra.Command, err error) error {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok && wrong.GetFlag().Value.Type() == "duration" {
 		return wrongUsage(cmd, "--%s %q: want a duration, such as 90s or 2h30m", wrong.GetFlag().Name, wrong.GetValue())

@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// adviseOnResults advises on a log of deliveries that is shorter than its retention: where all departures are at the fastest rate of the bucket,
-// results_max lets results end before.
+// adviseOnResults advises on a log of deliveries that is shorter than its retention: at the fastest rate of the bucket, results_max drops results
+// before.
 func adviseOnResults(advise func(string, ...any), p place, b Bucket) {
 	rate, of := fastest(b)
 	if b.Results.Retention == 0 || rate.IsZero() {
@@ -27,7 +27,7 @@ func adviseOnResults(advise func(string, ...any), p place, b Bucket) {
 		p.shown, brief(b.Results.Retention), b.Results.Max, brief(held.Round(time.Second)), of, rate, next)
 }
 
-// needed is how many results a bucket has after its retention, at its fastest rate.
+// needed returns how many results a bucket has after its retention, at its fastest rate.
 func needed(b Bucket) int64 {
 	rate, _ := fastest(b)
 	return int64(math.Ceil(math.Min(rate.PerSecond()*b.Results.Retention.Seconds(), math.MaxInt32*1000)))

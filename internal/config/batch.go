@@ -6,13 +6,13 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// batch checks what batches need of the rest of the bucket at p.
+// batch checks the settings that batches require of the bucket at p.
 func (l *loader) batch(p place, b Bucket) {
 	if !l.set(p.key("batch")) {
 		return
 	}
 	here := p.key("batch")
-	if b.Batch.MaxSize == 0 { // to the bucket it means that there are none
+	if b.Batch.MaxSize == 0 { // for the bucket this means no batches
 		l.fail(here.key("max_size"), "0", "want 1 to %d, or leave out [buckets.batch] to send jobs one by one", shaper.MaxBatchSize)
 	}
 	l.failAll(p, b.BatchFormat.Validate())

@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// callbackSettings say where the outcomes of a bucket's jobs are told.
+// callbackSettings say where the callbacks of a bucket's jobs go.
 type callbackSettings struct {
 	Bucket     string    `setting:"bucket"`
 	URL        SecretURL `setting:"url"`
@@ -17,11 +17,11 @@ type callbackSettings struct {
 	Origins    []string  `setting:"origins"`
 }
 
-// minCallbackDedupe is how long the bucket of callbacks has to remember ids at least: a dispatcher that does not know whether a callback
-// is in sends it again under its id.
+// minCallbackDedupe is the least time for which the bucket of callbacks has to remember ids: a dispatcher that does not know whether a callback was
+// enqueued sends it again under its id.
 const minCallbackDedupe = time.Minute
 
-// callbacks are those that a bucket has. What the other bucket takes is filled in when all are known.
+// callbacks returns the callbacks of a bucket. fillCallbacks adds the bounds of the other bucket when all buckets are known.
 func (c *callbackSettings) callbacks() shaper.Callbacks {
 	if c == nil {
 		return shaper.Callbacks{}
@@ -96,7 +96,7 @@ func unmetLimit(s *settings, b Bucket) string {
 	return ""
 }
 
-// fillCallbacks says how large callbacks may be.
+// fillCallbacks sets the largest size of callbacks.
 func fillCallbacks(buckets []Bucket) {
 	for i := range buckets {
 		to := buckets[i].Callbacks.Bucket

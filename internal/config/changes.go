@@ -12,8 +12,7 @@ type Change struct {
 	// a table that was added or removed it is the table: `buckets "webhooks"`.
 	Key string
 
-	// Path is the key without names, such as buckets.rate; of a table that came
-	// or went, buckets.
+	// Path is the key without names, such as buckets.rate; for a table that was added or removed, buckets.
 	Path string
 }
 
@@ -40,7 +39,7 @@ func Changes(before, after *Config) []Change {
 	return slices.SortedFunc(maps.Keys(found), func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// byName has the settings by their keys, without the numbers of tables that have a name.
+// byName returns the settings by their keys, without the numbers of tables that have a name.
 func (c *Config) byName() map[string]printed {
 	list := c.printed()
 	settings := make(map[string]printed, len(list))

@@ -35,7 +35,7 @@ func (l *loader) oneOf(p place, value string, allowed ...string) {
 	}
 }
 
-// listen wants an address; one of this machine alone if there is a reason why.
+// listen requires an address; if there is a reason in loopbackOnly, one of this machine.
 func (l *loader) listen(p place, address, loopbackOnly string) {
 	host, port, err := net.SplitHostPort(address)
 	_, numberErr := strconv.ParseUint(port, 10, 16)
@@ -53,7 +53,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// webhookURL wants an absolute URL of HTTP without a secret in its authority.
+// webhookURL requires an absolute HTTP URL without credentials in its authority.
 func (l *loader) webhookURL(p place, text string) {
 	u, err := url.Parse(text)
 	shown := literal(SecretURL(text))
@@ -91,7 +91,7 @@ func (l *loader) references(p place, names, tables []string, table string) {
 	}
 }
 
-// unique wants a name that no element before has.
+// unique requires a name that no earlier element has.
 func (l *loader) unique(p place, name string, names map[string]place) {
 	first, taken := names[name]
 	if taken && name != "" {
@@ -152,7 +152,7 @@ func (l *loader) failAll(p place, err error) {
 	l.fail(p, "", "%s", reason)
 }
 
-// set reports whether the file says something at a key, or in the table that stands there.
+// set reports whether the file sets a key, or a key in the table at that place.
 func (l *loader) set(p place) bool {
 	_, ok := l.doc.lines[p.path]
 	return ok

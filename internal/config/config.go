@@ -38,10 +38,10 @@ type Config struct {
 
 	// Functions, because package fmt would show the secrets in fields that are not exported.
 	printed func() []printed // all settings, in the order of the shipped file
-	written func(place) bool // whether the file or a variable says something at a key
+	written func(place) bool // reports whether the file or a variable sets a key
 }
 
-// Redis says where the jobs are kept.
+// Redis are the settings of the Redis that stores the jobs.
 type Redis struct {
 	URL              RedisURL      `setting:"url"`
 	EmbeddedListen   string        `setting:"embedded_listen"`
@@ -51,14 +51,14 @@ type Redis struct {
 	TLSCert          string        `setting:"tls_cert"`
 	TLSKey           string        `setting:"tls_key"`
 	TLSServerName    string        `setting:"tls_server_name"`
-	Functions        bool          `setting:"functions"` // scripts run as functions of Redis, else by EVALSHA
+	Functions        bool          `setting:"functions"` // scripts run as functions of Redis, otherwise by EVALSHA
 	PoolSize         int           `setting:"pool_size"` // 0 lets the client choose
 	Timeout          time.Duration `setting:"timeout"`
 
 	Files RedisFiles `setting:"-"`
 }
 
-// Address is where other programs reach it: of the embedded store, that of the running dispatcher. It reveals a password of the URL.
+// Address returns the address for other programs: for the embedded store, that of the running dispatcher. It reveals a password of the URL.
 func (r Redis) Address() string {
 	if r.URL.Embedded() {
 		return "redis://" + r.EmbeddedListen
@@ -66,10 +66,10 @@ func (r Redis) Address() string {
 	return r.URL.Reveal()
 }
 
-// Options are those of a connection. They reveal the passwords. A nil log logs nothing.
+// Options returns the options of a connection. They reveal the passwords. A nil log logs nothing.
 func (r Redis) Options(log *slog.Logger) redisconn.Options {
 	options := redisconn.Options{Timeout: r.commandTimeout(), PoolSize: r.PoolSize, NoFunctions: !r.Functions, Logger: log}
-	if !r.URL.Embedded() { // that one has no password
+	if !r.URL.Embedded() { // the embedded store has no password
 		options.Password, options.SentinelPassword = r.Password.Reveal(), r.SentinelPassword.Reveal()
 		options.Credentials, options.SentinelCredentials = r.credentials(), r.sentinelCredentials()
 		options.TLS = redisconn.TLSOptions{CA: r.TLSCA, Cert: r.TLSCert, Key: r.TLSKey, ServerName: r.TLSServerName}
@@ -80,7 +80,7 @@ func (r Redis) Options(log *slog.Logger) redisconn.Options {
 // CallTimeout bounds a call to Redis with its resends. Each command of a call has the timeout of commandTimeout.
 func (c *Config) CallTimeout() time.Duration { return c.Redis.commandTimeout() * 3 / 2 }
 
-// commandTimeout is the configured one. The embedded store gets longer: it shares the processors of the program, and cannot be away.
+// commandTimeout returns the configured timeout. The embedded store gets a longer one: it shares the CPUs of the program, and cannot be away.
 func (r *Redis) commandTimeout() time.Duration {
 	const ofEmbedded = 5 * time.Second
 	if r.URL.Embedded() {
@@ -89,16 +89,16 @@ func (r *Redis) commandTimeout() time.Duration {
 	return r.Timeout
 }
 
-// Producer is the program that takes jobs in.
+// Producer holds the settings of the program that enqueues jobs.
 type Producer struct {
 	Listen           string        `setting:"listen"`
 	ShutdownTimeout  time.Duration `setting:"shutdown_timeout"`
 	IdleTimeout      time.Duration `setting:"idle_timeout"`       // how long a connection without a request is kept
 	StoreTimeout     time.Duration `setting:"store_timeout"`      // how long a request waits for Redis
 	TrustedProxies   Networks      `setting:"trusted_proxies"`    // proxies whose header names the client's address
-	ForwardedHeader  string        `setting:"forwarded_header"`   // where they put it: x-forwarded-for, forwarded
+	ForwardedHeader  string        `setting:"forwarded_header"`   // the header in which they report it: x-forwarded-for, forwarded
 	IPv6Prefix       int           `setting:"ipv6_prefix"`        // bits of an IPv6 address that are one client
-	RateLimitHeaders string        `setting:"rate_limit_headers"` // headers that tell clients of limits: both, standard, legacy
+	RateLimitHeaders string        `setting:"rate_limit_headers"` // headers that report limits to clients: both, standard, legacy
 	BodyMemory       int64         `setting:"body_memory,bytes"`  // bytes of the bodies of all requests together
 	MaxConnections   int           `setting:"max_connections"`    // at a time
 	OperatorAPI      bool          `setting:"operator_api"`       // served too
@@ -107,7 +107,7 @@ type Producer struct {
 // Networks are networks and, as networks of one, addresses.
 type Networks []netip.Prefix
 
-// Dispatcher is the program that lets jobs out.
+// Dispatcher holds the settings of the program that dispatches jobs.
 type Dispatcher struct {
 	Listen          string        `setting:"listen"`
 	Concurrency     int           `setting:"concurrency"` // workers per bucket in this process; 0: see Workers
@@ -116,10 +116,10 @@ type Dispatcher struct {
 	IdleTimeout     time.Duration `setting:"idle_timeout"` // of its API, as of the producer
 }
 
-// automaticConcurrency bounds the workers of a bucket where the configuration does not: the memory of the process, at some 20 KB each.
+// automaticConcurrency bounds the workers of a bucket if the configuration does not: by the memory of the process, at some 20 KB each.
 const automaticConcurrency = 10_000
 
-// Workers is how many workers a bucket has in this process at most. Unset, it leaves the bound to max_in_flight of each bucket.
+// Workers returns the highest number of workers of a bucket in this process. Without the setting, max_in_flight of each bucket is the bound.
 func (d Dispatcher) Workers() int {
 	if d.Concurrency == 0 {
 		return automaticConcurrency
@@ -133,7 +133,7 @@ type Log struct {
 	Format string `setting:"format"` // auto, text, json
 }
 
-// Tracing selects how the spans of a job are tied to each other. Whether there are any is for the variables OTEL_* to say.
+// Tracing selects how the spans of a job are linked. The variables OTEL_* switch tracing on.
 type Tracing struct {
 	Relation string `setting:"relation"` // of an attempt to the enqueue: link, parent
 }
@@ -144,7 +144,7 @@ const (
 	relationParent = "parent"
 )
 
-// SendIsParent reports whether the span of the enqueue is the parent of those of attempts.
+// SendIsParent reports whether the spans of attempts are children of the span of the enqueue.
 func (t Tracing) SendIsParent() bool { return t.Relation == relationParent }
 
 // Bucket is a bucket and the settings of its worker.
@@ -155,18 +155,18 @@ type Bucket struct {
 	PoolName   string   `setting:"pool"`
 	Worker     string   `setting:"worker"` // the kind that delivers: "webhook", "http", "llm", "asynq" or "program"
 
-	Statuses    []string            `setting:"retry.statuses"` // the answers after which a job is tried again, see workers.Policy
+	Statuses    []string            `setting:"retry.statuses"` // the statuses after which a job is retried, see workers.Policy
 	BatchFormat workers.BatchFormat `setting:"batch.format"`   // how a request carries the jobs of a batch
-	Responses   workers.Rules       `setting:"responses"`      // what the responses of the downstream mean, before all else
+	Responses   workers.Rules       `setting:"responses"`      // how to judge the responses of the downstream, before all else
 
 	Webhook    WebhookSettings   `setting:"webhook"`
-	HTTP       *HTTPSettings     `setting:"http"`  // of the worker http, else nil
-	LLM        *LLMSettings      `setting:"llm"`   // of the worker llm, else nil
-	Asynq      *AsynqSettings    `setting:"asynq"` // of the worker asynq, else nil
+	HTTP       *HTTPSettings     `setting:"http"`  // of the worker http, otherwise nil
+	LLM        *LLMSettings      `setting:"llm"`   // of the worker llm, otherwise nil
+	Asynq      *AsynqSettings    `setting:"asynq"` // of the worker asynq, otherwise nil
 	CallbackTo *callbackSettings `setting:"callbacks"`
 }
 
-// Policy is what becomes of a job after each response.
+// Policy returns the policy for the bucket's responses.
 func (b *Bucket) Policy() workers.Policy {
 	return workers.Policy{Rules: b.Responses, Statuses: b.Statuses, Hold: b.Adapt.Hold, HoldAtZero: b.Adapt.Hold && b.Adapt.HoldAtZero}
 }
@@ -176,7 +176,7 @@ func (b *Bucket) ByProgram() bool { return b.Worker == workerProgram }
 
 // WebhookSettings are the settings of a bucket whose worker is "webhook".
 type WebhookSettings struct {
-	URL           SecretURL      `setting:"url"`     // where a job names none
+	URL           SecretURL      `setting:"url"`     // the target of jobs that name none
 	JobURL        bool           `setting:"job_url"` // whether a job may name its own
 	Timeout       time.Duration  `setting:"timeout"` // of one attempt
 	AllowNetworks []netip.Prefix `setting:"allow_networks"`
@@ -192,7 +192,7 @@ type WebhookSettings struct {
 	FlowURLs bool `setting:"-"` // see webhook.Config: flow.must_exist without a URL
 }
 
-// CloudEventsSettings are attributes of events, for the formats that make them.
+// CloudEventsSettings are attributes of events, for the formats that produce them.
 type CloudEventsSettings struct {
 	Source string `setting:"source"`
 	Type   string `setting:"type"` // of jobs that name none

@@ -16,11 +16,11 @@ import (
 type Console struct {
 	Enabled        bool     `setting:"enabled"`
 	Name           string   `setting:"name"`            // of the installation
-	Colour         string   `setting:"colour"`          // of a mark beside the name: one of consoleColours
+	Colour         string   `setting:"colour"`          // of a mark next to the name: one of consoleColours
 	Payloads       string   `setting:"payloads"`        // show, or hide from keys that only read
-	PublicURL      string   `setting:"public_url"`      // where browsers ask for the console, if a proxy rewrites Host
+	PublicURL      string   `setting:"public_url"`      // the address by which browsers reach the console, if a proxy rewrites Host
 	TrustedProxies Networks `setting:"trusted_proxies"` // proxies whose headers name the client's address and its user
-	UserHeader     string   `setting:"user_header"`     // in which they name the user
+	UserHeader     string   `setting:"user_header"`     // the header in which they name the user
 	UserKey        string   `setting:"user_key"`        // the name of the key whose rights that user has
 }
 
@@ -48,7 +48,7 @@ const (
 	hidePayloads = "hide"
 )
 
-// consoleColours are the colours of the mark beside the name. The style sheet of the console has a class for each.
+// consoleColours are the colours of the mark next to the name. The style sheet of the console has a class for each.
 var consoleColours = []string{"red", "orange", "green", "blue"}
 
 // headersOfClients are headers that clients send themselves: none of them can name the user that a proxy has found.
@@ -71,7 +71,7 @@ func (l *loader) console(s *settings) {
 	l.consoleUsers(s)
 }
 
-// publicURL wants an absolute URL of HTTP with a host, and at most a path besides.
+// publicURL requires an absolute HTTP URL with a host, and at most a path besides.
 func (l *loader) publicURL(text string) {
 	p := at("console.public_url")
 	if text == "" {

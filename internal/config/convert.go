@@ -20,7 +20,7 @@ func (s keySettings) key() apikey.Key {
 	return key
 }
 
-// complete fills in what follows from other settings of a bucket and from the tables that it names. at is where the bucket stands.
+// complete fills in values that follow from other settings of a bucket and from the tables that it names. at is the place of the bucket.
 func (l *loader) complete(b *Bucket, at place, s *settings) {
 	b.Revision = s.Revision
 	l.schedule(b, at)
@@ -40,7 +40,7 @@ func (l *loader) complete(b *Bucket, at place, s *settings) {
 	b.Callbacks = b.CallbackTo.callbacks()
 }
 
-// schedule gives a bucket with a schedule of retries, and without max_attempts in the file, an attempt for each wait and one before.
+// schedule sets max_attempts of a bucket with a schedule of retries, if the file does not: one attempt for each wait and one before.
 func (l *loader) schedule(b *Bucket, at place) {
 	attempts := b.Retry.MaxAttempts
 	b.Retry = b.Retry.WithSchedule(b.Retry.Schedule...)

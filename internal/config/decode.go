@@ -17,8 +17,8 @@ import (
 
 const notYet = "is not supported in this version yet"
 
-// table reads a table of the file into the struct that has these keys, and returns the values that it has, by key. A table that is
-// missing keeps what the struct has.
+// table reads a table of the file into the struct with these keys, and returns the values in the file, by key. A missing table leaves the struct
+// unchanged.
 func (l *loader) table(keys []*setting.Key, raw map[string]any, p place, root reflect.Value) map[string]any {
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
@@ -35,7 +35,7 @@ func (l *loader) table(keys []*setting.Key, raw map[string]any, p place, root re
 	return out
 }
 
-// standing reads what stands at a key.
+// standing reads the value of a key.
 func (l *loader) standing(k *setting.Key, raw any, p place, root reflect.Value) (any, bool) {
 	table, isTable := raw.(map[string]any)
 	if k.Kind == setting.Table && !isTable {
@@ -204,7 +204,7 @@ func (l *loader) resolve(text string, p place) (string, error) {
 	return text, nil
 }
 
-// secretFile reads a secret, without the newline at its end, and notes from which file the key has it.
+// secretFile reads a secret, without the newline at its end, and records the file of the key.
 func (l *loader) secretFile(path string, p place) (string, error) {
 	secret, err := outgoing.ReadSecret(path, l.readFile)
 	if err == nil {

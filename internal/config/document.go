@@ -11,7 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// document is a file of TOML: its values, and the line on which each key stands.
+// document is a TOML file: its values, and the line of each key.
 type document struct {
 	file   string
 	values map[string]any
@@ -47,7 +47,7 @@ func (d document) line(path string) int {
 	return 0
 }
 
-// indexer walks the syntax tree and notes the line of every key.
+// indexer walks the syntax tree and records the line of every key.
 type indexer struct {
 	lines    map[string]int
 	newlines []int          // offsets

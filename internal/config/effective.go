@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
-// Setting is a key with the value in force and where that comes from.
+// Setting is a key with its effective value and the source of the value.
 type Setting struct {
 	Key    string // such as redis.url or `buckets[0] "webhooks".rate`
 	Value  string // as TOML, secrets masked
@@ -20,7 +20,7 @@ type Setting struct {
 // sourceDefault is the source of a value that no file and no variable sets.
 const sourceDefault = "default"
 
-// printed is a setting and the table of TOML in which it stands.
+// printed is a setting and its TOML table.
 type printed struct {
 	Setting
 
@@ -28,10 +28,10 @@ type printed struct {
 	mark                      uint64 // of the secrets in it, which its value masks
 }
 
-// markSeed makes marks of this process that tell nothing of a secret.
+// markSeed makes marks, valid in this process, that reveal nothing of a secret.
 var markSeed = maphash.MakeSeed()
 
-// markOf differs where secrets differ. It is 0 of a value without secrets.
+// markOf returns a number that differs if secrets differ. It is 0 for a value without secrets.
 func markOf(value any) uint64 {
 	switch v := value.(type) {
 	case Secret:
@@ -62,8 +62,8 @@ func (c *Config) Effective() []Setting {
 	return list
 }
 
-// WriteTOML prints the configuration in force as TOML, with the source of each value as a
-// comment. But for masked secrets, it reads back as the same configuration.
+// WriteTOML prints the effective configuration as TOML, with the source of each value as a comment. Except for masked secrets, it reads back as the same
+// configuration.
 func (c *Config) WriteTOML(w io.Writer) error {
 	var b strings.Builder
 	table := ""
@@ -89,14 +89,14 @@ func (s *settings) printed(from sources) []printed {
 	return list
 }
 
-// sources say where settings come from.
+// sources finds the sources of settings.
 type sources struct {
 	file      string
 	lines     map[string]int    // of the file, by path
 	variables map[string]string // that set a key, by path
 }
 
-// has reports whether the file or a variable says something at a key.
+// has reports whether the file or a variable sets a key.
 func (s *sources) has(p place) bool { return s.of(p) != sourceDefault }
 
 func (s *sources) of(p place) string {

@@ -17,8 +17,8 @@ const (
 	envTest   = "TUNDISH_TEST_"  // belongs to the tests
 )
 
-// linkVariable matches what Kubernetes sets in the containers of a namespace in
-// which a service is named "tundish" or "tundish-…". It is not meant for us.
+// linkVariable matches variables that Kubernetes sets in the containers of a namespace with a service named "tundish" or "tundish-…". They are no
+// settings.
 var linkVariable = regexp.MustCompile(`^TUNDISH_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|^TUNDISH_(.*_)?PORT=\w+://`)
 
 // Variables lists the variables that set a key, in the order of the file.
@@ -37,8 +37,7 @@ func variable(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// environment returns the values that variables give to keys, by path. An empty
-// variable counts as not set. Faults name the variable.
+// environment returns the values that variables set for keys, by path. An empty variable counts as not set. Faults name the variable.
 func (l *loader) environment() map[string]any {
 	values := map[string]any{}
 	for _, key := range scalars() {

@@ -9,15 +9,15 @@ import (
 
 // Fault is one thing that is wrong with a configuration.
 type Fault struct {
-	File   string // the file, or "env NAME"; "" where only the defaults are at fault
-	Line   int    // 0 where there is none
+	File   string // the file, or "env NAME"; "" if only the defaults are at fault
+	Line   int    // 0 without one
 	Column int    // of a syntax error only
 	Key    string // dotted, such as `buckets[0] "webhooks".rate`
-	Value  string // as in the file, masked if secret; "" where it says nothing
+	Value  string // as in the file, masked if secret; "" if it would not help
 	Reason string
 }
 
-// Error returns `config.toml:12: key: value: reason`, without the parts that are not known.
+// Error returns `config.toml:12: key: value: reason`, without the unknown parts.
 func (f Fault) Error() string {
 	var b strings.Builder
 	b.WriteString(f.File)
@@ -38,11 +38,10 @@ func (f Fault) Error() string {
 	return b.String()
 }
 
-// Faults is everything that is wrong with a configuration, in the order of the
-// file, then of the environment.
+// Faults are all faults of a configuration, in the order of the file, then of the environment.
 type Faults []Fault
 
-// Error has one fault a line.
+// Error returns one fault per line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {

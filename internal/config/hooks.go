@@ -13,19 +13,19 @@ type hookSettings struct {
 	URL    SecretURL `setting:"url"`
 }
 
-// Hook is where dispatchers tell of events in buckets.
+// Hook is a URL to which dispatchers send the events of buckets.
 type Hook struct {
 	Events []shaper.Event
 	Bucket string // that delivers the jobs of the hook
-	URL    string // where to
-	Flow   string // of these jobs, where the bucket's flows are named by the job
+	URL    string // the target
+	Flow   string // of these jobs, if the job names the flow in the bucket
 	Group  string // the same for groups
 }
 
-// hookPart is the flow and the group of jobs that hooks make, where the job has to name them.
+// hookPart is the flow and the group of hook jobs, if the job has to name them.
 const hookPart = "hooks"
 
-// hooks checks where events go.
+// hooks checks the targets of events.
 func (l *loader) hooks(s *settings) {
 	var names, kinds []string
 	for _, b := range s.Buckets {
@@ -61,7 +61,7 @@ func (l *loader) hooks(s *settings) {
 	}
 }
 
-// hookURL wants a URL that jobs may have. It shows nothing of it: its path may be a secret.
+// hookURL requires a URL that jobs may have. It shows nothing of it: its path may be a secret.
 func (l *loader) hookURL(p place, text string) {
 	if text == "" {
 		l.fail(p, "", "is missing: want the address that is to hear of the events")
@@ -70,7 +70,7 @@ func (l *loader) hookURL(p place, text string) {
 	}
 }
 
-// eventsOf are all kinds that some hook wants to hear of.
+// eventsOf returns all kinds of events that some hook subscribes to.
 func eventsOf(hooks []hookSettings) []shaper.Event {
 	var events []shaper.Event
 	for _, h := range hooks {

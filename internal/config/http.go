@@ -29,7 +29,7 @@ type HTTPSettings struct {
 
 	ConnectionMaxAge time.Duration `setting:"connection_max_age"` // 0: no maximum
 
-	Files httpworker.Files `setting:"-"` // from which secrets come
+	Files httpworker.Files `setting:"-"` // the sources of secrets
 }
 
 // HTTPAuth are the credentials of requests: one of the four, or none.
@@ -89,7 +89,7 @@ func (h HTTPSettings) Worker(concurrency int) httpworker.Config {
 	return c
 }
 
-// byWorker gives a bucket the defaults of its kind of worker, where the file says nothing else.
+// byWorker sets the defaults of a bucket's kind of worker, where the file sets nothing else.
 func (l *loader) byWorker(b *Bucket, at place) {
 	if b.Batch.Has() && b.BatchFormat == "" {
 		b.BatchFormat = workers.BatchArray
@@ -109,7 +109,7 @@ func (l *loader) byWorker(b *Bucket, at place) {
 	}
 }
 
-// countsMaxTokens gives a bucket the way of counting of its API, where the file says nothing else.
+// countsMaxTokens sets the counting of the bucket's API, if the file does not set it.
 func (l *loader) countsMaxTokens(b *Bucket, at place) {
 	if b.LLM != nil && !l.set(at.key("llm").key("count_max_tokens")) {
 		b.LLM.CountMaxTokens = llm.DefaultConfig(llm.API(b.LLM.API)).CountMaxTokens
@@ -135,10 +135,10 @@ func (l *loader) http(p place, b Bucket, d Dispatcher) {
 	l.failAll(p, worker.TLS.Check("http", l.readFile))
 }
 
-// ProxyFirst is the priority of requests of clients that leave before all queued jobs of their flow, for as long as they wait.
+// ProxyFirst is the priority of clients' requests that depart before all queued jobs of their flow, for as long as they wait.
 const ProxyFirst = "first"
 
-// priorities are the words for the priorities of requests of clients: some, then those of jobs.
+// priorities returns the words for the priorities of clients' requests: some, then those of jobs.
 func priorities(some ...string) []string {
 	for _, priority := range shaper.Priorities() {
 		some = append(some, string(priority))
@@ -146,7 +146,7 @@ func priorities(some ...string) []string {
 	return some
 }
 
-// otherWorker wants no settings of another kind of worker than the bucket has.
+// otherWorker refuses settings of another kind of worker than the bucket has.
 func (l *loader) otherWorker(p place, b Bucket) {
 	for _, kind := range workerKinds() {
 		of := p.key(kind)
@@ -156,7 +156,7 @@ func (l *loader) otherWorker(p place, b Bucket) {
 	}
 }
 
-// defaultURL is where jobs go that name no receiver.
+// defaultURL returns the target of jobs that name no receiver.
 func (b *Bucket) defaultURL() string {
 	switch {
 	case b.Worker == workerAsynq, b.ByProgram():
@@ -169,7 +169,7 @@ func (b *Bucket) defaultURL() string {
 	return b.Webhook.URL.Reveal()
 }
 
-// timeout is that of one attempt, with its key; 0 if no worker of the dispatcher waits for it.
+// timeout returns the timeout of one attempt, with its key; 0 if no worker of the dispatcher waits for it.
 func (b *Bucket) timeout() (key string, timeout time.Duration) {
 	switch {
 	case b.Asynq != nil:

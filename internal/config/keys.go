@@ -36,7 +36,7 @@ func (l *loader) keys(s *settings) {
 	}
 }
 
-// callers refuses two callers with the same mark in Redis: each would see the jobs of the other. It has room for 10^12.
+// callers refuses two callers with the same mark in Redis: each would see the jobs of the other. There are 10^12 marks.
 func (l *loader) callers(s *settings) {
 	marks := map[string]string{}
 	for i, key := range s.Keys {
@@ -66,7 +66,7 @@ func (l *loader) key(p place, key keySettings) {
 	}
 }
 
-// maxKeySecrets is how many secrets a key has at a time: another one while clients change to it.
+// maxKeySecrets bounds the secrets of a key: a second one while clients change to it.
 const maxKeySecrets = 2
 
 func (l *loader) keySums(p place, list digests, sums map[digest]place) {
@@ -121,7 +121,7 @@ func (l *loader) keyBuckets(p place, key keySettings) {
 	}
 }
 
-// keyParts wants names of flows or groups, which may be any text, for a key that they bind.
+// keyParts requires names of flows or groups, which may be any text, for a key that they restrict.
 func (l *loader) keyParts(p place, names, roles []string) {
 	for i, name := range names {
 		if name == "" || len(name) > shaper.MaxFlowBytes {
@@ -162,8 +162,7 @@ func keyTiers(s *settings) []string {
 	return tiers
 }
 
-// CheckKey returns [Faults] where a new key could not stand in a configuration.
-// Whether its buckets and its tier exist is not looked at.
+// CheckKey returns [Faults] if a new key would be invalid in a configuration. It does not check whether its buckets and its tier exist.
 func CheckKey(key apikey.Key) error {
 	l := newLoader(Options{})
 	l.key(place{}, settingsOf(key))
@@ -173,7 +172,7 @@ func CheckKey(key apikey.Key) error {
 	return nil
 }
 
-// WriteKey writes a key as the table that stands in a configuration.
+// WriteKey writes a key as a table of a configuration.
 func WriteKey(w io.Writer, key apikey.Key) error {
 	text := "[[keys]]\n"
 	leaves(setting.Keys(reflect.TypeFor[keySettings]()), reflect.ValueOf(settingsOf(key)), place{}, "", nil, func(f leaf) {
@@ -207,14 +206,12 @@ func (l *loader) forwarding(p Producer) {
 	}.Validate())
 }
 
-// SecretValue returns the secret that a text of a command line stands for. "env:NAME" stands
-// for the value of a variable, "file:/path" for the contents of a file, as in every secret of a
-// configuration. Any other text is the secret itself.
+// SecretValue returns the secret of a text of a command line. "env:NAME" is the value of a variable, "file:/path" the contents of a file, as in every
+// secret of a configuration. Any other text is the secret itself.
 func SecretValue(o Options, text string) (string, error) { return newLoader(o).resolve(text, place{}) }
 
-// ClientKey returns the API key that a client sends: flag, else TUNDISH_KEY, else
-// the contents of the file that TUNDISH_KEY_FILE names, else "". The flag and the
-// variable may be "env:NAME" or "file:/path", as every secret may.
+// ClientKey returns the API key that a client sends: flag, otherwise TUNDISH_KEY, otherwise the contents of the file that TUNDISH_KEY_FILE names,
+// otherwise "". The flag and the variable may be "env:NAME" or "file:/path", as every secret may.
 func ClientKey(o Options, flag string) (Secret, error) {
 	l := newLoader(o)
 	text, from := flag, "--key"

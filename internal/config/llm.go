@@ -31,7 +31,7 @@ type LLMSettings struct {
 	ProxyPriority  string            `setting:"proxy_priority"`
 	Fallback       string            `setting:"fallback"` // the bucket for a request that would wait longer than FallbackAfter; "": none
 	FallbackAfter  time.Duration     `setting:"fallback_after"`
-	FallbackModels map[string]string `setting:"fallback_models"` // by models of this bucket: the model of the fallback that answers instead
+	FallbackModels map[string]string `setting:"fallback_models"` // by models of this bucket: the model of the fallback to use instead
 	AllowNetworks  []netip.Prefix    `setting:"allow_networks"`
 	EgressProxy    Secret            `setting:"egress_proxy"`
 	Headers        map[string]Secret `setting:"headers"` // of each request
@@ -40,7 +40,7 @@ type LLMSettings struct {
 
 	ConnectionMaxAge time.Duration `setting:"connection_max_age"` // 0: no maximum
 
-	Files httpworker.Files `setting:"-"` // from which secrets come
+	Files httpworker.Files `setting:"-"` // the sources of secrets
 }
 
 // Worker returns the settings as the worker has them, for a number of deliveries at a time. The policy is still to be set.
@@ -104,7 +104,7 @@ func (l *loader) llmRoutes(s *settings) {
 	}
 }
 
-// fallback wants another bucket with the same API, that has none itself: a request goes no further.
+// fallback requires another bucket with the same API and without a fallback: a request falls back only once.
 func (l *loader) fallback(p place, s *settings, b *Bucket) {
 	name := b.LLM.Fallback
 	if name == "" {
@@ -121,10 +121,10 @@ func (l *loader) fallback(p place, s *settings, b *Bucket) {
 	}
 }
 
-// maxModelBytes bounds the name of a model that a fallback is asked: it is in a header of the response.
+// maxModelBytes bounds the name of a fallback's model: it is in a header of the response.
 const maxModelBytes = 200
 
-// fallbackModels wants names of models, not patterns, of which this bucket takes the one and its fallback the other.
+// fallbackModels requires names of models, not patterns. This bucket has to accept the model that is mapped, and its fallback the other.
 func (l *loader) fallbackModels(p place, s *settings, b *Bucket) {
 	at := slices.IndexFunc(s.Buckets, func(other Bucket) bool { return other.Name == b.LLM.Fallback && other.LLM != nil })
 	if len(b.LLM.FallbackModels) > 0 && b.LLM.Fallback == "" {

@@ -17,12 +17,10 @@ const (
 	maxFile     = 16 << 20
 )
 
-// Options say what to load. The zero value is ./config.toml, if there is one,
-// and no environment.
+// Options select what to load. The zero value is ./config.toml, if it exists, and no environment.
 type Options struct {
-	// Path is the file; it must exist. Empty means the file that TUNDISH_CONFIG
-	// names, else config.toml in the working directory if it exists, else the
-	// defaults alone.
+	// Path is the file; it must exist. Empty means the file that TUNDISH_CONFIG names, otherwise config.toml in the working directory if it exists,
+	// otherwise the defaults alone.
 	Path string
 
 	// Env is the environment, as os.Environ returns it.
@@ -31,12 +29,11 @@ type Options struct {
 	// ReadFile reads the file and the files of secrets. Nil means from disk.
 	ReadFile func(path string) ([]byte, error)
 
-	// SecretsElsewhere takes a secret that cannot be read here for granted: of such a configuration only what is no secret may be used,
-	// such as addresses.
+	// SecretsElsewhere accepts a configuration with secrets that cannot be read here. Use only its settings that are no secrets, such as addresses.
 	SecretsElsewhere bool
 }
 
-// Load returns the configuration, or [Faults]: everything that is wrong with it.
+// Load returns the configuration, or [Faults] with everything that is wrong with it.
 func Load(o Options) (*Config, error) {
 	l := newLoader(o)
 	l.read(o.Path)
@@ -80,7 +77,7 @@ func (l *loader) read(path string) {
 	}
 }
 
-// reason leaves the path out of an error that names it in front.
+// reason returns the text of an error without the path that it begins with.
 func reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err.Error()
@@ -110,7 +107,7 @@ func merge(file, env map[string]any) (settings, error) {
 	return s, nil
 }
 
-// config builds what programs use of settings that are valid.
+// config builds the configuration for programs from valid settings.
 func (l *loader) config(s *settings) *Config {
 	c := &Config{
 		Revision: s.Revision, Redis: s.Redis, Producer: s.Producer, Dispatcher: s.Dispatcher, Console: s.Console, Log: s.Log, Tracing: s.Tracing,

@@ -24,8 +24,7 @@ type loader struct {
 	failed map[string]bool // paths that have a fault, and each with its file
 }
 
-// fail notes a fault of a key, and where the key was set. A second fault of the
-// same key there is mostly a consequence of the first, and is left out.
+// fail notes a fault of a key, and where the key was set. It ignores a second fault of the same key there, which is mostly a consequence of the first.
 func (l *loader) fail(p place, value, format string, args ...any) {
 	f := Fault{File: l.doc.file, Line: l.doc.line(p.path), Key: p.shown, Value: clip(value), Reason: fmt.Sprintf(format, args...)}
 	if name, ok := l.variables[unindexed(p.path)]; ok {

@@ -11,8 +11,7 @@ import (
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
-// place is where a key stands: its path, such as buckets[0].rate, and how it is
-// shown, such as `buckets[0] "webhooks".rate`.
+// place is the place of a key: its path, such as buckets[0].rate, and its text, such as `buckets[0] "webhooks".rate`.
 type place struct{ path, shown string }
 
 func at(path string) place { return place{path, path} }
@@ -41,7 +40,7 @@ func (p place) element(i int, name string) place {
 	return e
 }
 
-// bareKey reports whether TOML wants no quotes around a key.
+// bareKey reports whether a key needs no quotes in TOML.
 func bareKey(key string) bool {
 	for _, c := range []byte(key) {
 		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
@@ -83,8 +82,7 @@ func (f leaf) literal() string {
 	return literal(f.value.Interface())
 }
 
-// leaves goes through the keys of a struct and of all tables in it, in order. there says of an optional table that is no pointer whether
-// it is there.
+// leaves calls do with the keys of a struct and of all tables in it, in order. there reports whether an optional table that is no pointer is set.
 func leaves(keys []*setting.Key, root reflect.Value, p place, header string, there func(place) bool, do func(leaf)) {
 	for _, k := range keys {
 		here := p.key(k.Name)
@@ -114,7 +112,7 @@ func leaves(keys []*setting.Key, root reflect.Value, p place, header string, the
 	}
 }
 
-// nameOf is "" for a table whose kind has no names, such as a line of a calendar.
+// nameOf returns the name of a table, "" for a table whose kind has no names, such as a line of a calendar.
 func nameOf(table reflect.Value) string {
 	if name := table.FieldByName("Name"); name.IsValid() {
 		return name.String()
@@ -130,5 +128,5 @@ func unindexed(path string) string { return index.ReplaceAllString(path, "") }
 
 var indexOfNamed = regexp.MustCompile(`\[\d+\] "`)
 
-// byNames leaves out the numbers of tables that have a name.
+// byNames drops the numbers of tables that have a name.
 func byNames(shown string) string { return indexOfNamed.ReplaceAllString(shown, ` "`) }

@@ -20,7 +20,7 @@ func (l *loader) pools(s *settings) {
 	}
 }
 
-// besidePool is what a bucket says of itself; what it says of its pool is left out, as pools has that.
+// besidePool returns the bucket's own faults, without those of its pool, which pools reports.
 func besidePool(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -42,7 +42,7 @@ func (l *loader) sharing(p place, b Bucket, pools []string) {
 	}
 }
 
-// warnOfPools tells of pools that have no effect, and what of their buckets has none.
+// warnOfPools warns of pools without an effect, and of the settings of their buckets without one.
 func (c *Config) warnOfPools(warn func(string, ...any)) {
 	used := map[string]bool{}
 	for i, b := range c.Buckets {

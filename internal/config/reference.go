@@ -2,7 +2,7 @@ package config
 
 import _ "embed" // for Reference
 
-// Reference is a configuration with every key, its default and its meaning. TestReference holds it to what it says.
+// Reference is a configuration with every key, its default and its meaning. TestReference verifies it.
 //
 //go:embed reference.toml
 var Reference string

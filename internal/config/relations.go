@@ -108,7 +108,7 @@ func (l *loader) proxy(p place, b Bucket) {
 	}
 }
 
-// scope wants that jobs of one scope go to one receiver.
+// scope requires that jobs of one scope go to one receiver.
 func (l *loader) scope(p place, b Bucket) {
 	scope := b.Adapt.Scope
 	l.oneOf(p, string(scope), string(shaper.ScopeFlow), string(shaper.ScopeBucket), string(shaper.ScopePool))

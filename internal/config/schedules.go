@@ -45,7 +45,7 @@ func (s scheduleSettings) schedule() shaper.Schedule {
 	return made
 }
 
-// schedules checks each schedule: its times, and that the worker of its bucket takes its job.
+// schedules checks each schedule: its times, and that the worker of its bucket accepts its job.
 func (l *loader) schedules(s *settings) {
 	names, perBucket := map[string]place{}, map[string]int{}
 	var buckets []string
@@ -94,7 +94,7 @@ func (l *loader) scheduledJob(p place, made shaper.Schedule, b Bucket) {
 	}
 }
 
-// warnOfCron warns of cron lines and time zones that may mean otherwise than was meant.
+// warnOfCron warns of cron lines and time zones with a surprising meaning.
 func warnOfCron(warn func(string, ...any), p place, b Bucket) {
 	for _, text := range b.Plan().Warnings(b.Name) {
 		warn("%s: %s", p.shown, text)
@@ -110,7 +110,7 @@ func warnOfCron(warn func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// pathAsURL tells the faults of a path as those of url, the key in which a schedule has it.
+// pathAsURL reports the faults of a path as faults of url, the key in which a schedule has it.
 func pathAsURL(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error

@@ -12,8 +12,7 @@ import (
 
 const mask = "***"
 
-// Secret is a value that must not be seen. However it is printed or logged, it
-// shows as "***", or as "" if it is empty; only [Secret.Reveal] gives it away.
+// Secret is a value that must not be seen. Printed or logged, it is "***", or "" if it is empty; only [Secret.Reveal] returns it.
 type Secret string
 
 // Reveal returns the value itself.
@@ -59,13 +58,12 @@ func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.String()), ni
 // LogValue masks the URL in logs.
 func (u SecretURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
-// withheld is text that is not printed, though it is written in the file as it is: "env:NAME" is not followed.
+// withheld is text that is not printed, though the file has it literally: "env:NAME" is not followed.
 type withheld string
 
 const embedded RedisURL = "embedded"
 
-// RedisURL is "embedded" or a URL for [redisconn.Connect]. However it is printed
-// or logged, the password in it shows as "***", and so does a user name that stands alone.
+// RedisURL is "embedded" or a URL for [redisconn.Connect]. Printed or logged, its password is "***", and so is a user name without a password.
 type RedisURL string
 
 // Reveal returns the URL with its password.

@@ -6,8 +6,8 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// What follows is read again while a program runs: the password of Redis for each connection, and the credentials of requests before each one.
-// All other secrets follow the files at the next reload, which a change of any file that was read brings about.
+// These secrets are read again while a program runs: the password of Redis for each connection, and the credentials of requests before each one. All
+// other secrets follow the files at the next reload, which a change of any file that was read triggers.
 
 // httpFiles are the files of the secrets of a worker whose table is at p.
 func (l *loader) httpFiles(p place) httpworker.Files {
@@ -34,7 +34,7 @@ func (l *loader) headerFiles(p place, headers map[string]Secret, files *httpwork
 	}
 }
 
-// bucketFiles notes from which files the secrets of a bucket's worker come.
+// bucketFiles records the files of the secrets of a bucket's worker.
 func (l *loader) bucketFiles(b *Bucket, p place) {
 	if b.HTTP != nil {
 		b.HTTP.Files = l.httpFiles(p.key("http"))
@@ -53,7 +53,7 @@ func (l *loader) redisFiles() RedisFiles {
 	return RedisFiles{l.secretFiles["redis.url"], l.secretFiles["redis.password"], l.secretFiles["redis.sentinel_password"]}
 }
 
-// credentials returns what reads the user and the password of Redis for each connection, nil if neither is in a file.
+// credentials returns a function that reads the user and the password of Redis for each connection, nil if neither is in a file.
 func (r *Redis) credentials() func() (user, password string, err error) {
 	if r.Files.URL == "" && r.Files.Password == "" {
 		return nil

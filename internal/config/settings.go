@@ -5,8 +5,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// settings has the shape of the file: every key of this version is a field of it, or of the public types in it, and no other list of
-// them exists.
+// settings has the shape of the file: every key of this version is a field of it, or of the public types in it, and no other list of them exists.
 type settings struct {
 	Revision   int64             `setting:"revision"`
 	Redis      Redis             `setting:"redis"`

@@ -26,8 +26,7 @@ const (
 	maxConnections     = 1_000_000
 )
 
-// validate notes every value out of range and every relation that does not
-// hold. The packages of limits and buckets define their own ranges.
+// validate notes every value out of range and every broken relation. The packages of limits and buckets define their own ranges.
 func (l *loader) validate(s *settings) {
 	inRange(l, at("revision"), s.Revision, 0, maxRevision)
 	if reason := s.Redis.URL.validate(); reason != "" {
@@ -68,7 +67,7 @@ func (l *loader) validate(s *settings) {
 	l.schedules(s)
 }
 
-// redisTLS wants no options of TLS where there is none.
+// redisTLS refuses options of TLS for a connection without TLS.
 func (l *loader) redisTLS(r Redis) {
 	if (r.TLSCert == "") != (r.TLSKey == "") {
 		l.fail(at("redis.tls_cert"), literal(r.TLSCert), "redis.tls_cert and redis.tls_key are a pair: set both or none")

@@ -34,7 +34,7 @@ func (d digest) sum() (sum [sha256.Size]byte) {
 // digests are the digests of a key's secrets: written as one digest, or as a list.
 type digests []digest
 
-// convert converts a value of TOML to what stands at a key, or returns the valid form.
+// convert converts a value of TOML to the type of a key, or returns the valid form.
 func convert(k *setting.Key, v any) (any, error) {
 	want := k.Type
 	text, isText := v.(string)
@@ -119,8 +119,7 @@ func convertPlain(want reflect.Type, v any) (any, error) {
 	return nil, fmt.Errorf("cannot be a %s", want)
 }
 
-// scan makes of the text of a variable the value that TOML would have, as far
-// as it can.
+// scan converts the text of a variable to the value that TOML would have, as far as it can.
 func scan(want reflect.Type, text string) any {
 	if want == reflect.TypeFor[time.Duration]() {
 		return text
@@ -144,7 +143,7 @@ func scan(want reflect.Type, text string) any {
 	return text
 }
 
-// parseDuration demands a unit: without one, viper would take nanoseconds. Days are whole and stand alone: "3d".
+// parseDuration requires a unit: without one, viper would read nanoseconds. Days are whole and stand alone: "3d".
 func parseDuration(text string) (time.Duration, error) {
 	if number, ok := strings.CutSuffix(text, "d"); ok {
 		if days, err := strconv.ParseUint(number, 10, 16); err == nil {
@@ -190,7 +189,7 @@ func parsePercent(text string) (percent, error) {
 	return percent(n), nil
 }
 
-// parseDigests takes one digest or a list. Its error repeats no part of them.
+// parseDigests parses one digest or a list. Its error repeats no part of them.
 func parseDigests(v any) (digests, error) {
 	list, isList := v.([]any)
 	if !isList {
@@ -208,8 +207,7 @@ func parseDigests(v any) (digests, error) {
 	return sums, nil
 }
 
-// parseDigest never shows its argument: a user that mixes up secret and digest puts the
-// secret itself there.
+// parseDigest never shows its argument: a user that confuses secret and digest puts the secret itself there.
 func parseDigest(text string) (digest, error) {
 	sum, err := hex.DecodeString(text)
 	if err != nil || len(sum) != sha256.Size {
@@ -226,7 +224,7 @@ func convertNetworks(v any) (any, error) {
 	return nil, err
 }
 
-// parseNetwork takes an address too, as the network of it alone.
+// parseNetwork also accepts an address, as a network of one.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		return netip.PrefixFrom(addr, addr.BitLen()), nil

@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// warnOfHooks warns of reports of windows that wait, because the bucket of their hook is closed when they come. Other events may wait in a bucket with
-// windows too, which is advice.
+// warnOfHooks warns of reports of windows that have to wait, because the bucket of their hook is closed when they are sent. Other events may wait in a
+// bucket with windows too, which is advice.
 func (c *Config) warnOfHooks(warn, advise func(string, ...any)) {
 	for i, hook := range c.Hooks {
 		n := slices.IndexFunc(c.Buckets, func(b Bucket) bool { return b.Name == hook.Bucket })
@@ -42,7 +42,7 @@ func timetableOf(b Bucket) *schedule.Timetable {
 // waitOfReport returns for how long the reports of windows of a bucket wait in another one, at most; "" if they do not.
 func waitOfReport(of, in *schedule.Timetable) string {
 	const (
-		windows = 50               // that are looked at
+		windows = 50               // the number of windows to check
 		takes   = 30 * time.Second // until a report may be sent, at most
 		ahead   = 32 * 24 * time.Hour
 	)

@@ -14,14 +14,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// guarded are networks that a job should not reach where it matters: this
-// machine, and the metadata service of clouds.
+// guarded are networks that a job should not reach: this machine, and the metadata service of clouds.
 var guarded = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
 	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"),
 }
 
-// loopback is where a proxy calls from that a server without keys serves.
+// loopback are the addresses from which a proxy calls a server without keys.
 var loopback = guarded[:2]
 
 // Warnings lists settings that contradict each other, or do less or more than they seem to.
@@ -30,7 +29,7 @@ func (c *Config) Warnings() []string {
 	return warnings
 }
 
-// Advice lists what is as it has to be and could be better: keys that few know of, and defaults that do not suit everybody.
+// Advice lists valid settings that could be better: keys that few know of, and defaults that do not suit everybody.
 func (c *Config) Advice() []string {
 	_, advice := c.notices()
 	return advice
@@ -99,7 +98,7 @@ func (c *Config) notices() (warnings, advice []string) {
 	return warnings, advice
 }
 
-// warnOfTime warns of a rate that deliveries hold back if each takes as long as it may.
+// warnOfTime warns of a rate that deliveries cannot reach if each takes as long as it may.
 func (c *Config) warnOfTime(warn func(string, ...any), p place, b Bucket) {
 	rate, of := fastest(b)
 	key, timeout := b.timeout()
@@ -125,7 +124,7 @@ func warnOfRetry(warn func(string, ...any), p place, r shaper.RetryPolicy) {
 
 // level is a bound of a bucket, or of each of its groups or flows.
 type level struct {
-	of    string  // the owner of the bound
+	of    string  // the object with the bound
 	key   string  // with the table
 	value float64 // 0 if there is none
 	text  string
@@ -143,8 +142,7 @@ func boundsOf(of, table string, rate admission.Rate, inFlight, capacity int64) [
 // aboveMeans explains, in the order of boundsOf, a bound that is above the one of the bucket or the group.
 var aboveMeans = [...]string{"no %s ever reaches it in %s", "one %s may hold all deliveries of %s", "one %s may fill %s"}
 
-// warnOfFlows tells which bounds of a group or a flow are never met, as those above them
-// are lower.
+// warnOfFlows warns of bounds of a group or a flow that never take effect, because those above them are lower.
 func warnOfFlows(warn func(string, ...any), p place, b Bucket) {
 	f, g := b.Flow, b.Group
 	if f == nil {
@@ -191,7 +189,7 @@ func adviseOnFlows(advise func(string, ...any), p place, b Bucket) {
 // swiftPayload is the size up to which no script takes 5 ms (docs/guarantees.md).
 const swiftPayload = 3 << 19
 
-// flowShare is how many flows in trouble a bucket bears with the bounds that an advice names.
+// flowShare is how many failing flows a bucket tolerates with the bounds that an advice names.
 const flowShare = 10
 
 // senderNames reports whether the sender of a job chooses the key of its flow or group.
@@ -234,8 +232,7 @@ func (c *Config) warnOfUnbound(warn func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// warnOfLimit warns of settings of a limit that have no effect where it is used. users are
-// the buckets that name it.
+// warnOfLimit warns of settings of a limit that have no effect where it is used. users are the buckets that name it.
 func (c *Config) warnOfLimit(warn func(string, ...any), p place, limit admission.Limit, users []string) {
 	names := strings.Join(users, ", ")
 	checked := slices.ContainsFunc(c.Keys, func(k apikey.Key) bool {

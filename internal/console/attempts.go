@@ -11,8 +11,8 @@ const (
 	maxLogins    = 30     // of a key in a minute
 )
 
-// attempts counts wrong keys, by address. An address that has shown too many has to wait before another wrong key of it is looked at. A right key
-// logs in however many were wrong: it is looked for first.
+// attempts counts wrong keys, by address. An address with too many has to wait before another wrong key of it is checked. A right key logs in however
+// many were wrong: it is searched first.
 type attempts struct {
 	mu     sync.Mutex
 	minute time.Time
@@ -25,7 +25,7 @@ func (a *attempts) turn(now time.Time) {
 	}
 }
 
-// mayTry reports whether an address may try another key now, and else when.
+// mayTry reports whether an address may try another key now, otherwise how long it has to wait.
 func (a *attempts) mayTry(address string, now time.Time) (wait time.Duration, may bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +45,7 @@ func (a *attempts) fail(address string, now time.Time) {
 	}
 }
 
-// mayLogIn counts a login of a key, and else reports when the next one may be.
+// mayLogIn counts a login of a key, otherwise it reports how long it has to wait.
 func (a *attempts) mayLogIn(key string, now time.Time) (wait time.Duration, may bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

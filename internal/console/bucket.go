@@ -20,7 +20,7 @@ type bucketContent struct {
 	Late    float64 // of the process that is worst, how late 99 of 100 departures of the last minute were at most, in seconds
 	PerSec  float64 // its rate in departures a second, for the line in the picture
 	History []hour
-	Flows   []*opsview.Flow // the fullest of those that were looked at
+	Flows   []*opsview.Flow // the fullest of those that were read
 	Looked  int
 	Records []audit.Record
 }
@@ -46,7 +46,7 @@ func bucketPage(v *visit) {
 		v.fail(err)
 		return
 	}
-	// The rest is beside the point: a page without it says more than none.
+	// The rest is optional: a page without it is better than none.
 	if seen, err := call(v, httpapi.ShowFleet, httpapi.FleetQuery{Buckets: true}); err == nil {
 		page.Seen = seen.Buckets[name.Bucket]
 		for i := range seen.Processes {
@@ -70,7 +70,7 @@ func bucketPage(v *visit) {
 	v.render(http.StatusOK, "bucket", name.Bucket, &page)
 }
 
-// hoursOf sums up the points of a history, the latest hour first, without those in which nothing was counted.
+// hoursOf sums up the points of a history by hour, the latest first, without hours in which nothing was counted.
 func hoursOf(points []fleet.Point) (hours []hour) {
 	for i := len(points) - 1; i >= 0; i-- {
 		p := points[i]

@@ -15,7 +15,7 @@ const (
 	dayFormat    = "2006-01-02"
 )
 
-// calendarContent is when a bucket is open in a week, in UTC.
+// calendarContent holds when a bucket is open in a week, in UTC.
 type calendarContent struct {
 	*httpapi.Timetable
 
@@ -44,14 +44,14 @@ type dayMark struct {
 	Text string
 }
 
-// stretchRow is a row of the table that says the same as the pictures.
+// stretchRow is a row of the table with the content of the pictures.
 type stretchRow struct {
 	httpapi.OpenStretch
 
 	Fires []httpapi.ScheduleFire
 }
 
-// calendarPage shows the hours and the schedules of a bucket, from a day on that the address names; else from today.
+// calendarPage shows the delivery windows and the schedules of a bucket, from a day on that the address names, or from today.
 func calendarPage(v *visit) {
 	name := httpapi.BucketName{Bucket: v.r.PathValue("bucket")}
 	from := time.Now().UTC().Truncate(24 * time.Hour)
@@ -106,7 +106,7 @@ func dayOf(at time.Time, table *httpapi.Timetable) day {
 	fires := firesBetween(table.Fires, at, end)
 	for _, fire := range fires {
 		x := minute(fire.At)
-		if n := len(d.Fires); n > 0 && d.Fires[n-1].X == x { // a picture has no more room
+		if n := len(d.Fires); n > 0 && d.Fires[n-1].X == x { // the picture has no more room
 			d.Fires[n-1].Text += ", " + fire.Schedule
 			continue
 		}
@@ -139,7 +139,7 @@ func firesBetween(fires []httpapi.ScheduleFire, from, until time.Time) (list []h
 	return list
 }
 
-// State is what the bucket leaks at, or that it is closed.
+// State returns the bucket's rate, or that it is closed.
 func (r stretchRow) State() string {
 	text := cmp.Or(r.Rate, "closed")
 	if r.UntilEmpty {

@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 )
 
-// apiError is an answer of the API that is an error.
+// apiError is an error response of the API.
 type apiError struct {
 	Status int    `json:"status"`
 	Code   string `json:"code"`
@@ -39,7 +39,7 @@ type visit struct {
 	r       *http.Request
 	visitor httpapi.Visitor
 	session string
-	request string // the id of the requests to the API; "": that of the page's own
+	request string // the id of the requests to the API; "": the page's own
 	part    string // the token of the last part of an operation that is made in several
 }
 
@@ -48,7 +48,7 @@ var errNoAction = &apiError{Status: http.StatusNotFound, Detail: "there is no su
 
 const maxAnswer = 64 << 20
 
-// call carries out an operation as the visitor. An answer that is an error is an [*apiError].
+// call carries out an operation as the visitor. An error response is an [*apiError].
 func call[In, Out any](v *visit, op *httpapi.Operation[In, *Out], in In) (*Out, error) {
 	target, body, err := op.Request(&in)
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	sparkHeight = 24
 )
 
-// spark is a line through numbers, as the path of an SVG: from the bottom at nothing to the top at the highest, or at most where that is more.
+// spark returns a line through numbers, as the path of an SVG: from the bottom at 0 to the top at the highest, or at most if that is more.
 func spark(numbers []int64, most float64) string {
 	for _, n := range numbers {
 		most = max(most, float64(n))
@@ -32,7 +32,7 @@ func spark(numbers []int64, most float64) string {
 	return strings.TrimSpace(path.String())
 }
 
-// bars are the columns of a chart: for each number where its column begins and how high it is, in a picture of the height.
+// bars returns the columns of a chart: for each number the position and height of its column, in a picture of the given height.
 func bars(numbers []int64, height float64) []bar {
 	most := int64(1)
 	for _, n := range numbers {
@@ -52,7 +52,7 @@ type bar struct {
 	Number int64
 }
 
-// age is a number of a time that is over, so many seconds ago.
+// age labels a past time: this many seconds ago.
 type age struct {
 	Ago    int
 	Number int64

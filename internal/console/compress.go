@@ -9,13 +9,13 @@ import (
 	"github.com/tundish-io/tundish/internal/httpapi"
 )
 
-// compressors are used again: each has buffers of a megabyte.
+// compressors are reused: each has buffers of a megabyte.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// compressed has next's pages and files be compressed for clients that take gzip. The stream is not: it is sent second by second.
+// compressed compresses next's pages and files for clients that accept gzip. The stream is not compressed: it is sent second by second.
 //
-// The length of a compressed page tells what in it is alike (BREACH). No page has a secret beside what a visitor may choose: the session is in the cookie
-// alone, and forms have no token, as the server refuses those of other origins.
+// The length of a compressed page reveals repeated text in it (BREACH). No page has a secret next to text that a visitor may choose: the session is only
+// in the cookie. Forms have no token, because the server refuses forms of other origins.
 func compressed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept-Encoding")
@@ -29,11 +29,11 @@ func compressed(next http.Handler) http.Handler {
 	})
 }
 
-// compressor compresses an answer that has a body.
+// compressor compresses a response that has a body.
 type compressor struct {
 	http.ResponseWriter
 
-	gzip  *gzip.Writer // nil: the answer is none to compress
+	gzip  *gzip.Writer // nil: the response is not compressed
 	begun bool
 }
 
@@ -61,10 +61,10 @@ func (c *compressor) Write(text []byte) (int, error) {
 	return c.ResponseWriter.Write(text) //nolint:wrapcheck // as of any writer
 }
 
-// end writes what is left.
+// end writes the rest.
 func (c *compressor) end() {
 	if c.gzip != nil {
-		_ = c.gzip.Close() // a visitor that has gone needs no page
+		_ = c.gzip.Close() // a visitor that has disconnected needs no page
 		c.gzip.Reset(nil)
 		compressors.Put(c.gzip)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
-// Path is where the pages are.
+// Path is the path of the pages.
 const Path = "/console/"
 
 //go:embed assets
@@ -24,7 +24,7 @@ var assets embed.FS
 type Config struct {
 	Redis   redis.UniversalClient
 	Name    string // of this installation, such as "production"
-	Colour  string // of the mark beside the name: red, orange, green, blue; "" has none
+	Colour  string // of the mark next to the name: red, orange, green, blue; "" has none
 	Version string
 	Logger  *slog.Logger
 	Audit   *audit.Log // where logins are recorded; nil records none
@@ -32,10 +32,10 @@ type Config struct {
 	// Proxies are believed on their client's address, and on its user.
 	Proxies httplimit.Proxies
 
-	// UserHeader is the header in which a trusted proxy names its user, who has the rights of the key UserKey; "" asks everybody for a key.
+	// UserHeader is the header in which a trusted proxy names its user, who has the rights of the key UserKey; "" asks every visitor for a key.
 	UserHeader, UserKey string
 
-	// Origin is where browsers ask for the console, such as "https://ops.example.com", if a proxy rewrites Host.
+	// Origin is the origin by which browsers reach the console, such as "https://ops.example.com", if a proxy rewrites Host.
 	Origin string
 
 	HidePayloads bool // from keys that only read
@@ -58,7 +58,7 @@ func Pages(cfg Config) *httpapi.Pages {
 	}}
 }
 
-// origins takes forms of the origin at which browsers ask for the console.
+// origins accepts forms of the origin by which browsers reach the console.
 func origins(cfg *Config) *http.CrossOriginProtection {
 	protection := http.NewCrossOriginProtection()
 	if cfg.Origin == "" {
@@ -70,7 +70,7 @@ func origins(cfg *Config) *http.CrossOriginProtection {
 	return protection
 }
 
-// forVisitors are the pages and actions for which the console has to know who looks.
+// forVisitors are the pages and actions that need a known visitor.
 var forVisitors = []struct {
 	pattern string
 	serve   func(v *visit)
@@ -106,7 +106,7 @@ var forVisitors = []struct {
 	{"POST /console/logout", logout},
 }
 
-// forAll is what everybody gets whom the server lets through.
+// forAll is served to every client that the server accepts.
 var forAll = []struct {
 	pattern string
 	serve   func(c *console, w http.ResponseWriter, r *http.Request)
@@ -116,7 +116,7 @@ var forAll = []struct {
 	{"GET /console/assets/", func(_ *console, w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) }},
 }
 
-// files are those that pages name.
+// files are the files that pages name.
 var files = http.StripPrefix(Path, cached(http.FileServerFS(assets)))
 
 func (c *console) routes() http.Handler {
@@ -130,7 +130,7 @@ func (c *console) routes() http.Handler {
 	return secured(compressed(mux))
 }
 
-// policy lets a page use its own script and style alone, and be in no frame.
+// policy lets a page use only its own script and style, and be in no frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
@@ -148,7 +148,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// cached has browsers ask again now and then: the address of a file does not change with a version. A folder is no file.
+// cached makes browsers revalidate now and then: the address of a file does not change with a version. A folder is no file.
 func cached(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/") {

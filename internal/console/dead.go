@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// deadChosen are dead letters of a bucket, by what they have in common. The address has all of it.
+// deadChosen are the dead letters of a bucket that a filter matches. The address holds the whole filter.
 type deadChosen struct {
 	Bucket string
 	Fields []field
@@ -22,7 +22,7 @@ type deadChosen struct {
 // field is one of a filter.
 type field struct{ Name, Label, Value, flag string }
 
-// deadFields are those of a filter of dead letters, and the flags of the commands for them.
+// deadFields are the fields of a filter of dead letters, and the flags of the commands for them.
 var deadFields = []field{
 	{"cause", "Cause", "", "--cause"}, {"reason", "Reason", "", "--reason"}, {"status", "Status", "", "--status"}, {"flow", "Flow", "", "--flow"},
 	{"since", "Died since", "", "--since"}, {"until", "Died before", "", "--until"}, {"q", "Text", "", "--text"},
@@ -80,10 +80,10 @@ func (d *deadChosen) query() string {
 	return values.Encode()
 }
 
-// All reports whether the filter means every dead letter.
+// All reports whether the filter matches every dead letter.
 func (d *deadChosen) All() bool { return d.filter == operator.DeadFilter{} }
 
-// Command is the command that makes a change of all these dead letters.
+// Command returns the command that changes all these dead letters.
 func (d *deadChosen) Command(verb string) string {
 	words := []string{"dispatcher", "dead", verb, d.Bucket}
 	for _, one := range d.Fields {
@@ -97,12 +97,12 @@ func (d *deadChosen) Command(verb string) string {
 	return shellword.Join(words...)
 }
 
-// choice is the choice of these dead letters for the API.
+// choice returns the choice of these dead letters for the API.
 func (d *deadChosen) choice() httpapi.DeadChoice {
 	return httpapi.DeadChoice{BucketName: httpapi.BucketName{Bucket: d.Bucket}, Filter: d.filter, All: d.All()}
 }
 
-// deadContent are dead letters, and why jobs died.
+// deadContent holds dead letters, and their number by reason.
 type deadContent struct {
 	*deadChosen
 	*opsview.DeadPage

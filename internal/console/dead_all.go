@@ -12,19 +12,19 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// deadRun is a change of all dead letters that a filter means. The page makes it step by step, and each step looks at 2000: what there is to know of it is in
-// the page, and nothing goes on when it is closed.
+// deadRun is a change of all dead letters that a filter matches. The page makes it step by step, and each step reads 2000 dead letters. All its state is
+// in the page, so it stops when the page is closed.
 type deadRun struct {
 	*deadChosen
 
 	Action string // "redrive" or "drop"
-	Cursor string // from where the next step goes on; "" at the first and after the last
+	Cursor string // where the next step continues; "" at the first and after the last
 	Run    string // the id of all its requests
 	Part   string // the token of the last step, so that the audit has one record of them
-	Done   int    // letters that were changed until now
+	Done   int    // dead letters changed so far
 	Looked int
-	Step   *opsview.DeadChange // what the last step has done; nil: none yet
-	Count  *opsview.DeadChange // before the first step: what the filter means
+	Step   *opsview.DeadChange // the result of the last step; nil: none yet
+	Count  *opsview.DeadChange // before the first step: the number of matches
 }
 
 // runIDs are the ids of requests that a run may have.
@@ -47,7 +47,7 @@ func deadRunOf(v *visit) (*deadRun, error) {
 	return run, nil
 }
 
-// change asks the API for a step, or for a count.
+// change calls the API for a step, or for a count.
 func (d *deadRun) change(v *visit, choice httpapi.DeadChoice) (*opsview.DeadChange, error) {
 	if d.Action == "redrive" {
 		return call(v, httpapi.RedriveDead, httpapi.DeadRedrive{DeadChoice: choice})
@@ -56,7 +56,7 @@ func (d *deadRun) change(v *visit, choice httpapi.DeadChoice) (*opsview.DeadChan
 	return call(v, httpapi.DropDead, choice)
 }
 
-// askDead says what a change of all would change, and asks for it.
+// askDead shows what a change of all would change, and asks for confirmation.
 func askDead(v *visit) {
 	run, err := deadRunOf(v)
 	if err == nil {
@@ -71,7 +71,7 @@ func askDead(v *visit) {
 	v.render(http.StatusOK, "deadall", run.title(), run)
 }
 
-// stepDead makes one step. A step that is sent again, as by a reload, changes what the first one has left.
+// stepDead makes one step. A step that is sent again, as by a reload, changes the rest of the first one.
 func stepDead(v *visit) {
 	run, err := deadRunOf(v)
 	if err != nil {
@@ -93,7 +93,7 @@ func stepDead(v *visit) {
 		return
 	}
 	v.w.Header().Set("Content-Type", "application/json") // for the script, whose page stays as it is
-	_ = json.NewEncoder(v.w).Encode(struct {             // a visitor that has gone needs no answer
+	_ = json.NewEncoder(v.w).Encode(struct {             // a visitor that has disconnected needs no response
 		Said    string `json:"said"`
 		Cursor  string `json:"cursor"`
 		Part    string `json:"part"`
@@ -110,7 +110,7 @@ func (d *deadRun) title() string {
 	return "Redrive dead letters of " + d.Bucket
 }
 
-// Said is how far the run is.
+// Said returns the progress of the run.
 func (d *deadRun) Said() string {
 	done := "put back"
 	if d.Action == "drop" {

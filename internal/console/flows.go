@@ -35,7 +35,7 @@ func (f *flowsContent) Query() template.URL {
 	return template.URL(values.Encode()) //nolint:gosec // all of it is escaped
 }
 
-// flowsPage lists the flows of a bucket: first the fullest of some, as to look at all may take long.
+// flowsPage lists the flows of a bucket: first the fullest of a part, because reading all may take long.
 func flowsPage(v *visit) {
 	form := v.r.FormValue
 	page := flowsContent{Bucket: v.r.PathValue("bucket"), Match: form("q"), Group: form("group"), Sort: form("sort"), Failing: form("failing") == "true"}
@@ -54,7 +54,7 @@ func flowsPage(v *visit) {
 	v.render(http.StatusOK, "flows", "Flows of "+page.Bucket, &page)
 }
 
-// named is a name, nil where there is none.
+// named returns a pointer to a name, nil for "".
 func named(name string) *string {
 	if name == "" {
 		return nil
@@ -70,7 +70,7 @@ func (f flowContent) Command(words string) string {
 	return partCommand("flow "+words, f.Bucket, f.Flow.Flow, deref(f.Group))
 }
 
-// RetryCommand is the command that makes its retries due.
+// RetryCommand returns the command that makes its retries due.
 func (f flowContent) RetryCommand() string {
 	words := []string{"dispatcher", "job", "retry", f.Bucket}
 	if f.Group != nil {

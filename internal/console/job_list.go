@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// jobListContent are jobs of a bucket that a filter means.
+// jobListContent holds the jobs of a bucket that a filter matches.
 type jobListContent struct {
 	Bucket       string
 	HasFlows     bool
@@ -53,7 +53,7 @@ func (l *jobListContent) Query() template.URL {
 	return template.URL(values.Encode()) //nolint:gosec // all of it is escaped
 }
 
-// Sent are the deliveries of a job in the period that the visitor asks for; none where there is no period.
+// Sent returns the deliveries of a job in the period that the visitor chose; none without a period.
 func (l *jobListContent) Sent(job *opsview.Job) []opsview.Attempt {
 	if l.since.IsZero() && l.until.IsZero() {
 		return nil

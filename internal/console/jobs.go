@@ -20,7 +20,7 @@ type jobsContent struct {
 	Jobs      []jobContent
 }
 
-// jobContent is a job, and what a visitor may do with it.
+// jobContent is a job with the actions that a visitor may take.
 type jobContent struct {
 	*opsview.Job
 
@@ -31,7 +31,7 @@ type jobContent struct {
 // IsDead reports whether the job is a dead letter, which has a page for its actions.
 func (j jobContent) IsDead() bool { return j.State == shaper.StateDead }
 
-// moment is an event in the life of a job. A time that is nil is not known.
+// moment is an event in the life of a job. A nil time is not known.
 type moment struct {
 	At     *time.Time
 	What   string
@@ -61,7 +61,7 @@ func findJob(v *visit) {
 
 const actionCancel = "cancel"
 
-// retryNow makes jobs due that wait for another attempt, and shows their bucket or flow again.
+// retryNow makes jobs that wait for another attempt due, and shows their bucket or flow again.
 func retryNow(v *visit, in httpapi.JobRetry, back string) {
 	retried, err := call(v, httpapi.RetryJobs, in)
 	v.acted(back, "retry", err, func() bool { return retried.Jobs > 0 })
@@ -78,7 +78,7 @@ func cancelJob(v *visit) {
 	v.acted("../../../jobs?"+query("id", name.ID), actionCancel, err, func() bool { return true })
 }
 
-// timeline is what is known of the life of a job, the earliest first. Where the time of an event is not known, its place tells the order.
+// timeline returns the known events of a job, the earliest first. An event without a known time is placed by its order.
 func timeline(job *opsview.Job) []moment {
 	var list []moment
 	add := func(at *time.Time, what, detail string) { list = append(list, moment{at, what, detail}) }
@@ -133,7 +133,7 @@ func addEnd(job *opsview.Job, add func(at *time.Time, what, detail string)) {
 
 func isEmpty(text string) bool { return text == "" }
 
-// attemptText says how an attempt ended, after how long.
+// attemptText describes the outcome of an attempt, and its duration.
 func attemptText(a *opsview.Attempt) string {
 	var parts []string
 	if a.Status > 0 {

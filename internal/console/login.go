@@ -21,7 +21,7 @@ import (
 // below a prefix.
 const cookieName = "tundish_session"
 
-// visited serves a page to a visitor who is known, and sends others to the login.
+// visited serves a page to a visitor who is logged in, and redirects others to the login.
 func (c *console) visited(serve func(v *visit)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{console: c, w: w, r: r, visitor: httpapi.Visitor{Address: c.address(r)}}
@@ -53,7 +53,7 @@ func (v *visit) askForLogin() {
 	v.redirect(v.root() + "login?" + query("next", page))
 }
 
-// needsNoLogin answers those whom a trusted proxy has logged in already.
+// needsNoLogin responds to visitors whom a trusted proxy has logged in already.
 func (v *visit) needsNoLogin() bool {
 	user, err := v.user(v.r)
 	switch {
@@ -120,7 +120,7 @@ func (v *visit) tooMany(why string, wait time.Duration) {
 	v.fail(&apiError{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("%s: try again in %d s", why, seconds)})
 }
 
-// record writes that somebody has logged in. A login changes nothing, so it goes on without.
+// record records a login. A login changes nothing, so an error does not stop it.
 func (c *console) record(ctx context.Context, author, address, request string) {
 	if c.cfg.Audit == nil {
 		return

@@ -23,7 +23,7 @@ type overviewPage struct {
 type bucketRow struct {
 	*opsview.Bucket
 
-	Seen   *httpapi.Traffic // nil: no process tells of it
+	Seen   *httpapi.Traffic // nil: no process reports it
 	Minute []int64
 }
 

@@ -11,7 +11,7 @@ import (
 // ownSetting is a setting that a flow or a group has of its own.
 type ownSetting struct{ Name, Value string }
 
-// ownSettings are the settings of a flow or a group, as the API tells them, by name.
+// ownSettings returns the settings of a flow or a group from the API's response, by name.
 func ownSettings(settings any) ([]ownSetting, error) {
 	text, err := json.Marshal(settings)
 	if err != nil {

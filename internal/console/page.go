@@ -32,7 +32,7 @@ var pages = func() map[string]*template.Template {
 	return all
 }()
 
-// functions are those of the templates.
+// functions are the functions of the templates.
 var functions = template.FuncMap{
 	"spark":  spark,
 	"bars":   bars,
@@ -65,10 +65,10 @@ var orders = map[string]string{
 	"": "problems", "name": "name", "waiting": "most waiting", "in_flight": "most in flight", "dead": "most dead letters", "oldest": "oldest job",
 }
 
-// maxPayload is how much of a payload a page shows.
+// maxPayload is how many bytes of a payload a page shows.
 const maxPayload = 64 << 10
 
-// payloadText is the payload of a job for people: its text, or its bytes where it is no text. Of a long one it is the beginning.
+// payloadText returns the payload of a job for people: its text, or a dump of its bytes if it is no text. It cuts a long one.
 func payloadText(job *opsview.Job) string {
 	payload := []byte(job.Payload)
 	if payload == nil {
@@ -89,7 +89,7 @@ func payloadText(job *opsview.Job) string {
 	return text
 }
 
-// wholeRunes is a text that was cut, without what is left of a character at its end.
+// wholeRunes returns a text that was cut, without a partial character at its end.
 func wholeRunes(cut []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(cut); n++ {
 		if end := cut[len(cut)-n:]; utf8.RuneStart(end[0]) {
@@ -125,22 +125,22 @@ func deref(text *string) string {
 	return *text
 }
 
-// layout is what every page shows.
+// layout is the common part of every page.
 type layout struct {
 	Title, Name, Version string
-	Colour               string // of the mark beside the name
+	Colour               string // of the mark next to the name
 	Root                 string // the way from the page to the first one: "" or "../"
 	Visitor              string // the name of its key; "" there are none
-	User                 string // whom a proxy has found the visitor to be; "" it has logged in itself
+	User                 string // the user that a proxy authenticated; "": the visitor has logged in
 	MayOperate, MayAdmin bool
 	PayloadsHidden       bool
-	Bare                 bool   // it leads nowhere: nobody has logged in yet
-	Said                 string // what the last action has done
+	Bare                 bool   // it has no links: the visitor has not logged in yet
+	Said                 string // the result of the last action
 	Now                  time.Time
 	Content              any
 }
 
-// root is the way from the page to the first one. A proxy may have the console below any prefix, so no page names its whole path.
+// root returns the relative path from the page to the first one. A proxy may have the console below any prefix, so no page names its whole path.
 func (v *visit) root() string {
 	return strings.Repeat("../", strings.Count(strings.TrimPrefix(v.r.URL.EscapedPath(), Path), "/"))
 }
@@ -162,7 +162,7 @@ func (v *visit) render(status int, page, title string, content any) {
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(text.Bytes()) // a visitor that has gone needs no page
+	_, _ = v.w.Write(text.Bytes()) // a visitor that has disconnected needs no page
 }
 
 // fail shows why there is no page.
@@ -180,8 +180,7 @@ func (v *visit) redirect(page string) {
 	v.w.WriteHeader(http.StatusSeeOther)
 }
 
-// location returns the address of a page relative to the page that was asked for. The overview has no name, and an address without a path is the page that
-// was asked for.
+// location returns the address of a page relative to the requested page. The overview has no name, and an address without a path is the requested page.
 func location(page string) string {
 	if page == "" || page[0] == '?' {
 		return "./" + page
@@ -189,7 +188,7 @@ func location(page string) string {
 	return page
 }
 
-// acted ends an action: it says why it failed, or sends the visitor back to a page that says what was done. changed reports whether that was anything.
+// acted ends an action: it shows the error, or redirects the visitor to a page that shows the result. changed reports whether anything changed.
 func (v *visit) acted(page, action string, err error, changed func() bool) {
 	if err != nil {
 		v.fail(err)
@@ -205,10 +204,10 @@ func (v *visit) acted(page, action string, err error, changed func() bool) {
 	v.redirect(page + separator + query("did", action))
 }
 
-// isChange reports whether an answer says that something has changed; one that does not say has changed it.
+// isChange reports whether a response means that something has changed; a response without the field has.
 func isChange(changed *bool) bool { return changed == nil || *changed }
 
-// said is what an action has done, by its name.
+// said are the results of actions, by name.
 var said = map[string]string{
 	"pause": "It is paused.", "resume": "It runs again.", "release": "Holds and open breakers are ended.", "set": "The rate is changed, until it is reset.",
 	"reset": "The settings are those of the configuration again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.", "retry": "Jobs that waited for another attempt are due now.",

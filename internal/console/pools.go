@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// poolsContent are all pools, and what the visitor may do with them. A pool is changed with a key for all buckets alone.
+// poolsContent holds all pools, and the actions that the visitor may take. Only a key for all buckets may change a pool.
 type poolsContent struct {
 	Pools           []opsview.PoolView
 	Changed         []poolOverride
@@ -60,14 +60,14 @@ func changePool(v *visit) {
 	v.acted("../../pools", action, err, func() bool { return isChange(after.Changed) })
 }
 
-// limitRow is a limit, and whom it refuses; nil: the visitor's key may not know.
+// limitRow is a limit with the callers that it refuses; nil: the visitor's key has no right to see them.
 type limitRow struct {
 	*httpapi.LimitView
 
 	Refusals *httpapi.LimitRefusals
 }
 
-// refusingLimits is of how many limits a page asks whom they refuse: each asks the fleet.
+// refusingLimits bounds the limits whose refused callers a page requests: each request asks the fleet.
 const refusingLimits = 50
 
 func limitsPage(v *visit) {

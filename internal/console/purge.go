@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// askPurge says what a purge would drop, and asks for the bucket's name.
+// askPurge shows what a purge would drop, and asks for the bucket's name.
 func askPurge(v *visit) {
 	name := httpapi.BucketName{Bucket: v.r.PathValue("bucket")}
 	count, err := call(v, httpapi.PurgeBucket, httpapi.BucketPurge{BucketName: name, PurgeRequest: httpapi.PurgeRequest{DryRun: true}})

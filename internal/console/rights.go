@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// may reports whether the visitor may do what one of the roles may do. It only hides what the API would refuse.
+// may reports whether the visitor has one of the roles. It only hides actions that the API would refuse.
 func (v *visit) may(roles ...apikey.Role) bool {
 	return v.visitor.Key == nil || v.visitor.Key.Has(roles)
 }
@@ -14,7 +14,7 @@ func (v *visit) may(roles ...apikey.Role) bool {
 // hidesPayloads reports whether the visitor must not see payloads.
 func (v *visit) hidesPayloads() bool { return v.cfg.HidePayloads && !v.may(apikey.RoleOperate) }
 
-// withoutPayloads takes the payloads out of an answer of the API. All answers pass it, so that no page has to think of it.
+// withoutPayloads removes the payloads from a response of the API. All responses pass through it, so no page has to do it.
 func withoutPayloads(answer any) {
 	var jobs []*opsview.Job
 	switch answer := answer.(type) {

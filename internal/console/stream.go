@@ -45,16 +45,16 @@ func stream(v *visit) {
 				return
 			}
 		}
-		if err != nil { // its end, or the visitor has gone
+		if err != nil { // its end, or the visitor has disconnected
 			return
 		}
 	}
 }
 
-// loginEvery is how often a stream looks whether its login still holds.
+// loginEvery is how often a stream checks whether its login is still valid.
 const loginEvery = 2 * time.Second
 
-// watchLogin calls ended when the login of the visitor has ended, or has fewer rights. While Redis does not answer, no session can be ended.
+// watchLogin calls ended when the login of the visitor has ended, or has fewer rights. While Redis does not respond, no session can be ended.
 func (v *visit) watchLogin(ctx context.Context, ended func()) {
 	every := time.NewTicker(loginEvery)
 	defer every.Stop()

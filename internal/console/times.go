@@ -16,5 +16,5 @@ func timeOf(name, text string) (time.Time, error) {
 	return at, nil
 }
 
-// absolute is a time as the steps of a change need it: "2h" would mean other dead letters in each of them.
+// absolute formats a time for the steps of a change: "2h" would match other dead letters in each of them.
 func absolute(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }

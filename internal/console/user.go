@@ -14,8 +14,9 @@ import (
 // maxUser bounds the name of a user, in characters.
 const maxUser = 200
 
-// user is the user of a request whom a trusted proxy names. It is "" where the proxy names no user, and of a request that no trusted proxy has sent. A header that may have
-// come from the client, or that no page could show, is an [*apiError]: it is a fault of the proxy, and guessing would give somebody rights.
+// user returns the user that a trusted proxy names in a request. It is "" if the proxy names no user, or no trusted proxy sent the request. A header
+// that may have come from the client, or that no page could show, is an [*apiError]: the proxy is at fault, and a guess could give rights to the wrong
+// user.
 func (c *console) user(r *http.Request) (string, error) {
 	if c.cfg.UserHeader == "" || !c.cfg.Proxies.Trusts(httplimit.Peer(r)) {
 		return "", nil
@@ -40,13 +41,13 @@ func (c *console) user(r *http.Request) (string, error) {
 	return "", &apiError{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the request names no user: its header %s %s", http.CanonicalHeaderKey(c.cfg.UserHeader), fault)}
 }
 
-// address is the address of the client of a request, also behind trusted proxies.
+// address returns the address of the client of a request, also behind trusted proxies.
 func (c *console) address(r *http.Request) string {
 	return c.cfg.Proxies.Name(c.cfg.Proxies.ClientAddr(r))
 }
 
-// identify finds out who looks: the user that a trusted proxy names, else the holder of the key of a session. Where the server has no keys, everybody
-// whom it lets through may do everything.
+// identify finds the visitor: the user that a trusted proxy names, otherwise the holder of the key of a session. Without keys, every client that the
+// server accepts has all rights.
 func (v *visit) identify() error {
 	ring := v.host.Keys()
 	user, err := v.user(v.r)

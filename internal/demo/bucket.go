@@ -8,16 +8,14 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// newBucket is the one bucket: bounded, and with a limit for each caller. Of
-// half the rate and 0.8 of a second's departures at once, it lets all of them
-// together have a third more than the rate: the bucket stays well filled, and
-// both it and the limit refuse.
+// newBucket returns the demo's bucket: bounded, and with a limit for each caller. The limit is half the rate, with a burst of 0.8 seconds of departures.
+// It admits a third more than the rate from all callers together: the bucket stays well filled, and both the bucket and the limit refuse jobs.
 func newBucket(opts Options) shaper.Bucket {
 	rate := admission.Rate{Count: int64(opts.Rate), Per: time.Second, Unit: admission.UnitRequests}
 	b := shaper.DefaultBucket()
 	b.Name, b.Rate = bucketName, rate
 	b.Capacity = ceil(capacitySecs * float64(opts.Rate))
-	b.Shed = shaper.NoShedding // one priority: all of the bucket is for it
+	b.Shed = shaper.NoShedding // one priority: it may use the whole bucket
 	b.Limits = []admission.Limit{{
 		Name: "per-caller", Per: []string{admission.PerCaller},
 		Limit: admission.Rate{Count: rate.Count, Per: 2 * rate.Per, Unit: rate.Unit}, Burst: ceil(0.8 * float64(opts.Rate)),

@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/internal/checker"
 )
 
-// Bounds of the options. Above the rate the embedded store becomes what is
-// shown; below the factor there may be no backlog, and so no rate to see.
+// Bounds of the options. Above the highest rate the demo would show the limits of the embedded store. Below the lowest factor there may be no backlog,
+// and so no rate to see.
 const (
 	MaxRate    = 500
 	MinSeconds = 1
@@ -20,23 +20,21 @@ const (
 	MaxFactor  = 20
 )
 
-// ErrBroken says that the promise was broken: a job was lost, doubled or sent
-// unasked, or departures came faster than the rate allows.
+// ErrBroken says that the promise was broken: a job was lost, doubled or sent without an enqueue, or departures were faster than the rate allows.
 var ErrBroken = errors.New("demo: the promise was broken")
 
-// Options is what a run may choose.
+// Options are the options of a run.
 type Options struct {
 	Rate    int     // departures a second, 1 to MaxRate
-	Seconds int     // of pushing, 1 or more; to drain takes a few more
+	Seconds int     // of pushing, 1 or more; the drain takes a few more
 	Factor  float64 // jobs pushed, as a multiple of the rate: 2 to 20
 	JSON    bool    // one JSON object on stdout in place of the report
-	Stay    bool    // after the report the traffic goes on, with the console, until ctx ends
+	Stay    bool    // the traffic goes on after the report, with the console, until ctx ends
 	Version string  // of this program, for the console
 	Width   int     // columns of the report's charts; 0 means 80
 }
 
-// DefaultOptions returns 50/s, 10 s and three times the rate: half a minute's
-// work that takes twelve seconds to see.
+// DefaultOptions returns 50/s, 10 s and three times the rate: half a minute's work, of which the demo shows twelve seconds.
 func DefaultOptions() Options { return Options{Rate: 50, Seconds: 10, Factor: 3} }
 
 // Validate reports every fault of the options, joined, or nil.
@@ -57,12 +55,9 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run pushes in bursts for Options.Seconds, waits until everything that got in
-// is delivered, and reports on stdout; meanwhile one line on stderr says how it
-// goes. When ctx ends it stops and reports what was seen so far. It returns
-// [ErrBroken] with the reasons where the promise did not hold; any other error
-// means that nothing was shown. With Options.Stay a demo whose promise held goes
-// on until ctx ends, which is no error.
+// Run pushes in bursts for Options.Seconds, waits until all admitted jobs are delivered, and reports on stdout; meanwhile one line on stderr shows the
+// progress. When ctx ends, Run stops and reports the results so far. It returns [ErrBroken] with the reasons if the promise did not hold; any other
+// error means that nothing was shown. With Options.Stay a demo whose promise held goes on until ctx ends, which is no error.
 func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	if err := opts.Validate(); err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -73,7 +68,7 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	}
 	defer s.close()
 	running, stop := s.run(ctx)
-	defer func() { _ = stop() }() // where it has not been asked before, another error is told
+	defer func() { _ = stop() }() // unless it was called before, another error is returned
 	seen, err := s.play(ctx, stderr, stop)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -94,7 +89,7 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// tell writes the report, and says whether the promise was broken.
+// tell writes the report, and returns an error if the promise was broken.
 func tell(r report, result checker.Result, opts Options, stdout io.Writer) (err error) {
 	if opts.JSON {
 		err = r.writeJSON(stdout)

@@ -12,14 +12,11 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// lateness measures how far arrivals at the receiver are off their slots, for
-// slots obey the rate exactly and arrivals only as exactly as this machine
+// lateness measures how far arrivals at the receiver are off their slots. Slots obey the rate exactly, and arrivals only as exactly as this machine
 // keeps time: in a window W arrive at most rate × (W + spread) + 1.
 //
-// It learns the slots as a wrapper of the worker, and as a hook of the
-// dispatchers' connections the longest round trip: a dispatcher turns slots
-// into its own clock no more exactly than that. The zero value is ready for
-// use; it is safe for concurrent use.
+// It wraps the worker to read the slots, and hooks the dispatchers' connections to measure the longest round trip: a dispatcher converts slots to its
+// own clock no more exactly than that. The zero value is ready for use; it is safe for concurrent use.
 type lateness struct {
 	mu        sync.Mutex
 	slots     map[string]time.Time // of jobs on their way, by id
@@ -29,7 +26,7 @@ type lateness struct {
 	roundTrip time.Duration
 }
 
-// watch notes the slot of each attempt, then has next deliver it.
+// watch records the slot of each attempt, then calls next to deliver it.
 func (l *lateness) watch(next shaper.Worker) shaper.Worker {
 	return shaper.WorkerFunc(func(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 		l.expect(attempt.ID, attempt.Slot())
@@ -61,19 +58,19 @@ func (l *lateness) arrived(id string, at time.Time) {
 	l.least, l.most = min(l.least, late), max(l.most, late)
 }
 
-// spread is by how much two arrivals may be closer than their slots.
+// spread returns by how much two arrivals may be closer than their slots.
 func (l *lateness) spread() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.most - l.least + l.roundTrip
 }
 
-// DialHook lets connections be made as ever.
+// DialHook leaves connections unchanged.
 func (l *lateness) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-// ProcessHook times the scripts, by which slots are claimed.
+// ProcessHook times the scripts that claim slots.
 func (l *lateness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		start := time.Now()
@@ -87,7 +84,7 @@ func (l *lateness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook lets pipelines pass: none claims.
+// ProcessPipelineHook leaves pipelines unchanged: none claims.
 func (l *lateness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error { return next(ctx, cmds) }
 }

@@ -23,10 +23,10 @@ var callers = []caller{
 	{"importer", 2300 * time.Millisecond},
 }
 
-// chunk is how many jobs of a burst go in one call.
+// chunk is the number of jobs in one call of a burst.
 const chunk = 20
 
-// push has every caller push its share until ctx ends.
+// push makes every caller push its share until ctx ends.
 func (s *stage) push(ctx context.Context) {
 	var pushing sync.WaitGroup
 	for _, c := range callers {
@@ -47,8 +47,7 @@ func (s *stage) push(ctx context.Context) {
 	pushing.Wait()
 }
 
-// burst pushes n jobs as fast as it goes. Those that are refused are counted
-// and forgotten: a real caller would come back after Refusal.RetryAfter.
+// burst pushes n jobs as fast as possible. It counts and drops refused jobs: a real caller would retry after Refusal.RetryAfter.
 func (s *stage) burst(ctx context.Context, name string, n int) {
 	for first := 0; first < n && ctx.Err() == nil; first += chunk {
 		jobs := make([]shaper.Job, min(chunk, n-first))
@@ -59,7 +58,7 @@ func (s *stage) burst(ctx context.Context, name string, n int) {
 				Identity: admission.Identity{Caller: name},
 			}
 		}
-		// A call under way is answered also when the time is over.
+		// A call under way gets its response also after the time is over.
 		receipts, err := s.client.Enqueue(context.WithoutCancel(ctx), jobs...)
 		if s.reported.Load() {
 			continue

@@ -52,8 +52,8 @@ type report struct {
 	stays bool // it goes on after the report
 }
 
-// judge says whether the promise was kept. In 1 s the receiver may see as many
-// as there are slots in 1 s and the spread of lateness: rate × (1 s + spread) + 1.
+// judge reports whether the promise was kept. In 1 s the receiver may see as many as there are slots in 1 s and the spread of lateness: rate × (1 s +
+// spread) + 1.
 func judge(opts Options, s seen) report {
 	r := report{
 		Rate: opts.Rate, Seconds: opts.Seconds, Factor: opts.Factor, Capacity: newBucket(opts).Capacity,
@@ -61,7 +61,7 @@ func judge(opts Options, s seen) report {
 
 		Admitted: s.result.Admitted, Refused: s.result.Refused, Reasons: s.refused,
 		Delivered: s.result.Delivered, Waiting: s.waiting,
-		Lost:       max(len(s.result.Lost)-s.waiting, 0), // what waits is not lost
+		Lost:       max(len(s.result.Lost)-s.waiting, 0), // waiting jobs are not lost
 		Unexpected: len(s.result.Unexpected), Duplicated: s.result.Extra,
 
 		RateSeen: s.result.Rate, MostAllowed: opts.Rate + 1,

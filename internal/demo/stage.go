@@ -31,18 +31,18 @@ const (
 	bucketName   = "demo"
 	dispatchers  = 2
 	loopback     = "127.0.0.1:0"
-	capacitySecs = 2.4 // of departures that the bucket holds: no gap between bursts is as long
+	capacitySecs = 2.4 // of departures, as the capacity of the bucket: no gap between bursts is as long
 
 	lineEvery  = 2 * time.Second
 	drainCheck = 50 * time.Millisecond
-	drainSpare = 3 * time.Second // beyond twice what it should take to drain
+	drainSpare = 3 * time.Second // in addition to twice the expected time of the drain
 	lookTime   = 10 * time.Second
 
-	// The store is in this process: it is slow where all of the machine is.
+	// The store is in this process: it is slow when the whole machine is.
 	storeTime = 10 * time.Second
 )
 
-// stage is everything that takes part in a run.
+// stage holds everything that takes part in a run.
 type stage struct {
 	opts        Options
 	bucket      shaper.Bucket
@@ -52,7 +52,7 @@ type stage struct {
 	operator    *operator.Operator
 	dispatchers []*dispatcher.Dispatcher
 	history     checker.History
-	reported    atomic.Bool // from then on history has no more: a demo that stays would fill the memory
+	reported    atomic.Bool // from then on history gets no more: a demo that stays would fill the memory
 	tally       *tally
 	lateness    lateness
 	closers     []func() // in the order of opening
@@ -110,7 +110,7 @@ func (s *stage) connect(url string) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onClose(func() { _ = connection.Close() }) // nothing is left to lose
+	s.onClose(func() { _ = connection.Close() }) // no state is lost
 	return connection, nil
 }
 
@@ -173,7 +173,7 @@ func (s *stage) addDispatcher(storeURL, receiverURL string) error {
 	return nil
 }
 
-// seen is what a run saw.
+// seen is the observation of a run.
 type seen struct {
 	result      checker.Result
 	refused     map[shaper.Reason]int
@@ -182,8 +182,8 @@ type seen struct {
 	interrupted bool
 }
 
-// run has the dispatchers run until ctx ends or stop is called. The context that it
-// returns ends with the first dispatcher. stop waits for all, and says why one failed.
+// run runs the dispatchers until ctx ends or stop is called. The returned context ends with the first dispatcher. stop waits for all, and returns why
+// one failed.
 func (s *stage) run(ctx context.Context) (running context.Context, stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	working, running := errgroup.WithContext(ctx)
@@ -196,7 +196,7 @@ func (s *stage) run(ctx context.Context) (running context.Context, stop func() e
 	})
 }
 
-// play pushes, drains, and stops the dispatchers in that order, but not those of a demo that stays.
+// play pushes, drains, and stops the dispatchers in that order. A demo that stays does not stop them.
 func (s *stage) play(ctx context.Context, stderr io.Writer, stop func() error) (seen, error) {
 	var showing errgroup.Group
 	watched, hide := context.WithCancel(ctx)
@@ -231,8 +231,7 @@ func (s *stage) play(ctx context.Context, stderr io.Writer, stop func() error) (
 	}, nil
 }
 
-// drain waits until the bucket is empty, until ctx ends, or until it has taken
-// far longer than it should.
+// drain waits until the bucket is empty, until ctx ends, or until it has taken far longer than expected.
 func (s *stage) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seconds(2*capacitySecs)+drainSpare)
 	defer cancel()
@@ -255,7 +254,7 @@ func (s *stage) drain(ctx context.Context) error {
 	}
 }
 
-// unfinished is the number of jobs that the store still holds.
+// unfinished returns the number of jobs that the store still holds.
 func (s *stage) unfinished(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	consoleAddress = "127.0.0.1:8081" // where a dispatcher has it; another port where this one is taken
-	consoleEnd     = 2 * time.Second  // that requests have when the demo ends
+	consoleAddress = "127.0.0.1:8081" // the dispatcher's address; another port if this one is taken
+	consoleEnd     = 2 * time.Second  // time for requests when the demo ends
 )
 
-// stay goes on with the bursts, and serves the console, whose address it writes, until ctx ends.
+// stay continues the bursts, and serves the console, whose address it prints, until ctx ends.
 func (s *stage) stay(ctx context.Context, stdout io.Writer) error {
 	handler, err := s.console()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *stage) console() (*httpapi.Handler, error) {
 	}), nil
 }
 
-// listenForConsole listens where a dispatcher would, or on any free port where one does.
+// listenForConsole listens on the dispatcher's address, or on any free port if a dispatcher has it.
 func listenForConsole(ctx context.Context) (net.Listener, error) {
 	listener, err := httpapi.Listen(ctx, consoleAddress, "the console")
 	if errors.Is(err, syscall.EADDRINUSE) {

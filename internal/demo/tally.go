@@ -55,7 +55,7 @@ func (t *tally) refusals() map[shaper.Reason]int {
 	return maps.Clone(t.away)
 }
 
-// line says how it goes.
+// line returns the progress in one line.
 func (t *tally) line(now time.Time) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

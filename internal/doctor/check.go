@@ -16,12 +16,12 @@ func OK(name, format string, args ...any) Check {
 	return Check{Name: name, Status: StatusOK, Text: fmt.Sprintf(format, args...)}
 }
 
-// Warn is a finding that may lose jobs or time; next is what to do.
+// Warn returns a finding that may lose jobs or time; next is what to do.
 func Warn(name, next, format string, args ...any) Check {
 	return Check{Name: name, Status: StatusWarn, Next: next, Text: fmt.Sprintf(format, args...)}
 }
 
-// Bad is a finding that loses jobs, or has nothing work.
+// Bad returns a finding that loses jobs, or stops all work.
 func Bad(name, next, format string, args ...any) Check {
 	return Check{Name: name, Status: StatusFail, Next: next, Text: fmt.Sprintf(format, args...)}
 }

@@ -70,7 +70,7 @@ func examineCluster(ctx context.Context, client *redis.ClusterClient) Check {
 	return OK(name, "all slots are served, by %s masters; each bucket is in one of them", info["cluster_size"])
 }
 
-// Examine checks how the server is set up. It assumes that it answers.
+// Examine checks how the server is set up. The server has to respond.
 func Examine(ctx context.Context, client redis.UniversalClient) []Check {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		return examineMasters(ctx, cluster)

@@ -22,9 +22,8 @@ const (
 	latencyToWarn  = 50 * time.Millisecond // 4 of these are the longest horizon
 )
 
-// ExamineClock compares the clocks. The time of Redis lies between ours before
-// and ours after we asked, whichever way the answer was slow; of some samples
-// the quickest says most.
+// ExamineClock compares the clocks. The time of Redis lies between our times before and after the call, whichever direction was slow; of some samples
+// the quickest is the most exact.
 func ExamineClock(ctx context.Context, client redis.UniversalClient) Check {
 	const name = "clock"
 	var low, high time.Duration
@@ -68,7 +67,7 @@ func ExamineLatency(ctx context.Context, client redis.UniversalClient) Check {
 	return OK(name, "%s", text)
 }
 
-// ExamineScripts sees that the server runs our scripts, as functions or as they are.
+// ExamineScripts checks that the server runs our scripts, as functions or by EVALSHA.
 func ExamineScripts(ctx context.Context, client redis.UniversalClient, functions bool) Check {
 	const name = "scripts"
 	unused := "redis.functions is false"

@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// The commands that Tundish sends, by what they name. deploy/redis/users.acl has the same ones; a test compares them. The rights to run scripts and
-// functions are looked at by ExamineScripts, and INFO is missed by the other checks.
+// The commands that Tundish sends, by the type of their arguments. deploy/redis/users.acl has the same ones; a test compares them. ExamineScripts checks
+// the rights to run scripts and functions, and the other checks fail without INFO.
 const (
 	keyCommands = "del exists get hdel hexists hget hgetall hincrby hkeys hlen hmget hrandfield hscan hset hsetnx hstrlen hvals lindex llen lmove lpop lpos lpush " +
 		"lrange lrem lset ltrim pexpire pttl rename rpop rpush set type unlink zadd zcard zcount zmscore zrange zrangebyscore zrem zremrangebyrank zremrangebyscore " +
@@ -28,8 +28,8 @@ func Commands() []string {
 	return strings.Fields(strings.Join([]string{keyCommands, channelCommands, plainCommands, clusterCommands, scriptCommands}, " "))
 }
 
-// rightsScript returns those of the commands in ARGV that the user may not send. It sends none of them, so each argument is the key: some commands take
-// all of theirs as keys or channels.
+// rightsScript returns the commands in ARGV that the user may not send. It sends none of them. Each of their arguments is the key: some commands take
+// all arguments as keys or channels.
 const rightsScript = `
 local missing = {}
 for i = 1, #ARGV do
@@ -40,7 +40,7 @@ for i = 1, #ARGV do
 end
 return missing`
 
-// ownKey is the key of which the rights are looked at, and the channel: it begins as all of ours do, and is never written.
+// ownKey is the key, and the channel, for which the rights are checked: it begins as all of ours do, and is never written.
 const ownKey = "tundish:{doctor}:rights"
 
 // rights are the commands that the user may not send, or why they are not known.

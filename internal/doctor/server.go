@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/internal/opsview"
 )
 
-// server holds the answers of Redis about itself. Managed servers forbid CONFIG, and the
-// embedded store knows little of INFO: each missing answer has a reason.
+// server holds what Redis reports about itself. Managed servers forbid CONFIG, and the embedded store supports little of INFO: each missing value has a
+// reason.
 type server struct {
 	info      map[string]string
 	config    map[string]string
@@ -41,7 +41,7 @@ func askServer(ctx context.Context, client redis.UniversalClient, inCluster bool
 	return s
 }
 
-// set returns how to change settings, given as CONFIG SET wants them. A managed server has no CONFIG.
+// set returns how to change settings, given in the form of CONFIG SET. A managed server has no CONFIG.
 func (s *server) set(settings string) string {
 	if s.configErr != nil {
 		return "set " + settings + " where the settings of this Redis are, such as redis.conf or the parameters of the service: CONFIG is refused"
@@ -49,7 +49,7 @@ func (s *server) set(settings string) string {
 	return "CONFIG SET " + settings + ", and the same in redis.conf"
 }
 
-// notTold is the finding where INFO lacks a field.
+// notTold returns the finding for a field that INFO lacks.
 func (s *server) notTold(name, field string) Check {
 	if s.infoErr != nil {
 		return unknown(name, "INFO is refused: %s", opsview.Line(s.infoErr.Error(), 120))

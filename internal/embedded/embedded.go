@@ -12,11 +12,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Store is an in-process Redis (miniredis) on a TCP port, so that a producer
-// and a dispatcher on one machine can share it. It keeps everything in memory
-// only: what is in it is lost when the process ends. It has no password, no
-// replicas and a fraction of the speed of Redis. Use it for trying things out
-// and for tests of Go code, never for jobs that matter.
+// Store is an in-process Redis (miniredis) on a TCP port, so that a producer and a dispatcher on one machine can share it. It keeps everything in
+// memory: all data is lost when the process ends. It has no password, no replicas and a fraction of the speed of Redis. Use it to try things out and to
+// test Go code, never for jobs that matter.
 type Store struct {
 	server   *miniredis.Miniredis
 	listener net.Listener
@@ -24,9 +22,8 @@ type Store struct {
 	close    sync.Once
 }
 
-// Start listens on addr, a host and a port. Port 0 takes a free one, which
-// [Store.Addr] tells. Listen on a loopback address: every program that reaches
-// the port may read and change everything.
+// Start listens on addr, a host and a port. Port 0 chooses a free one, which [Store.Addr] returns. Listen on a loopback address: every program that
+// reaches the port may read and change everything.
 func Start(addr string) (*Store, error) {
 	listener, err := net.Listen("tcp", addr) //nolint:noctx // listening on an address takes no time
 	if err != nil {
@@ -37,7 +34,7 @@ func Start(addr string) (*Store, error) {
 		return nil, fmt.Errorf("embedded: cannot listen on %q, check redis.embedded_listen: %w", addr, err)
 	}
 	s := &Store{server: miniredis.NewMiniRedis(), listener: listener}
-	s.server.ClockTTL(true)       // else keys never expire
+	s.server.ClockTTL(true)       // otherwise keys never expire
 	first, err := s.server.Dial() // starts it without a listener of its own
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded: %w", err), listener.Close())
@@ -63,7 +60,7 @@ func (s *Store) Addr() string { return s.listener.Addr().String() }
 // URL returns the address as redis://host:port.
 func (s *Store) URL() string { return "redis://" + s.Addr() }
 
-// Close stops the store and forgets what was in it. Closing twice is harmless.
+// Close stops the store and drops its data. Closing twice is harmless.
 func (s *Store) Close() {
 	s.close.Do(func() {
 		_ = s.listener.Close()

@@ -13,12 +13,12 @@ const (
 	maxArgument  = 512 << 20 // bytes
 )
 
-// checkedConn hands requests to miniredis only as far as they follow the protocol of Redis: miniredis panics at a request without arguments
-// and at a length that no memory can hold. A fault is answered with an error, and the connection ends.
+// checkedConn passes requests to miniredis only if they follow the protocol of Redis: miniredis panics at a request without arguments and at a length
+// that no memory can hold. The reply to a fault is an error, and the connection ends.
 type checkedConn struct {
 	net.Conn
 	in        *bufio.Reader
-	head      []byte // of what was checked: the rest of a line, which is handed over first
+	head      []byte // the rest of a checked line, which is passed on first
 	body      int    // bytes of an argument that follow
 	arguments int    // that follow in this request
 }

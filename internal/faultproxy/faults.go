@@ -12,22 +12,18 @@ type drop struct {
 	done  chan struct{}
 }
 
-// SetDelay makes every byte arrive half of roundTrip later, in each direction.
-// It costs time and not throughput: what is sent meanwhile travels behind.
+// SetDelay makes every byte arrive half of roundTrip later, in each direction. It costs time, not throughput: later bytes don't wait for earlier ones.
 func (p *Proxy) SetDelay(roundTrip time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.oneWay = roundTrip / 2
 }
 
-// DropReply loses one reply. The next request that contains match, such as a
-// command, is passed on; when Redis has carried it out, the reply is swallowed
-// and the client's connection is closed. The channel that it returns is closed
-// when that has happened. The digest of a script and CR LF match a run of the
-// script: the text of its library has the digest too, but not at the end of an argument.
+// DropReply loses one reply. The next request that contains match, such as a command, is passed on; when Redis has carried it out, the proxy drops the
+// reply and closes the client's connection. Then the returned channel is closed. The digest of a script and CR LF match a run of the script: the text of
+// its library has the digest too, but not at the end of an argument.
 //
-// A pipeline is one request: all that is still unanswered on the connection is
-// lost with it. Several drops may be pending, and each loses one reply.
+// A pipeline is one request: all outstanding replies of the connection are lost with it. Several drops may be pending, and each loses one reply.
 func (p *Proxy) DropReply(match string) <-chan struct{} {
 	d := &drop{match: []byte(match), done: make(chan struct{})}
 	p.mu.Lock()
@@ -36,8 +32,7 @@ func (p *Proxy) DropReply(match string) <-chan struct{} {
 	return d.done
 }
 
-// takeDrop returns the first pending drop whose match is in data, or begins in
-// tail, the end of what came before, and ends in data; or nil.
+// takeDrop returns the first pending drop whose match is in data, or begins in tail, the end of the previous data, and ends in data; or nil.
 func (p *Proxy) takeDrop(tail, data []byte) *drop {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,8 +49,7 @@ func (p *Proxy) takeDrop(tail, data []byte) *drop {
 	return nil
 }
 
-// Freeze holds all bytes back and keeps the connections open, as a network
-// does that loses every packet. New connections are accepted, and hang.
+// Freeze holds all bytes back and keeps the connections open, as a network does that loses every packet. New connections are accepted, and hang.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +60,7 @@ func (p *Proxy) Freeze() {
 	}
 }
 
-// Thaw lets the bytes go that Freeze held back, in order.
+// Thaw releases the bytes that Freeze held back, in order.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// quiet is for how long Redis must say nothing more before a lost reply
-	// counts as complete; the rest of a long pipeline follows without a pause.
+	// quiet is how long Redis must send nothing before a lost reply counts as complete; the rest of a long pipeline follows without a pause.
 	quiet = 5 * time.Millisecond
 
 	// farewell bounds the wait for Redis to close after we have.
@@ -50,7 +49,7 @@ func (l *link) run() {
 	both.Wait()
 }
 
-// read fills the pipe from src, as long as keep says so.
+// read fills the pipe from src, as long as keep returns true.
 func (l *link) read(src net.Conn, to *pipe, keep func() bool) {
 	defer to.end()
 	buf := make([]byte, 64<<10)
@@ -68,8 +67,7 @@ func (l *link) read(src net.Conn, to *pipe, keep func() bool) {
 	}
 }
 
-// write empties the pipe into dst, each chunk when its time has come, and shows
-// it to look before. At the end it closes the link.
+// write empties the pipe into dst, each chunk at its time, and shows it to look before. At the end it closes the link.
 func (l *link) write(dst net.Conn, from *pipe, look func([]byte)) {
 	defer l.close()
 	for {
@@ -104,8 +102,7 @@ func (l *link) wait(d time.Duration) bool {
 	}
 }
 
-// watch returns a function that looks for the request whose reply is to be
-// lost. It keeps the end of what it saw: a match may lie across two chunks.
+// watch returns a function that searches for the request whose reply is to be lost. It keeps the end of the last chunk: a match may span two chunks.
 func (l *link) watch() func([]byte) {
 	const longest = 256
 	var tail []byte
@@ -118,9 +115,8 @@ func (l *link) watch() func([]byte) {
 	}
 }
 
-// keepReply reports whether a reply that came in is for the client. If it is
-// the one to lose, keepReply first sees to it that Redis has carried out all
-// that it was sent, and then closes the link.
+// keepReply reports whether a reply is for the client. If it is the one to lose, keepReply first makes sure that Redis has carried out everything it was
+// sent, and then closes the link.
 func (l *link) keepReply() bool {
 	d := l.dropping.Load()
 	if d == nil {
@@ -133,7 +129,7 @@ func (l *link) keepReply() bool {
 			break
 		}
 	}
-	// Redis reads to the end before it answers the close with its own.
+	// Redis reads to the end before it closes its side.
 	_ = l.server.CloseWrite()
 	_ = l.server.SetReadDeadline(time.Now().Add(farewell))
 	_, _ = io.Copy(io.Discard, l.server)
@@ -148,8 +144,7 @@ type chunk struct {
 	due  time.Time
 }
 
-// pipe is an unbounded queue of chunks: what is on its way. It holds at most
-// what one delay lets in.
+// pipe is an unbounded queue of chunks in transit. It holds at most the chunks of one delay.
 type pipe struct {
 	mu     sync.Mutex
 	chunks []chunk
@@ -166,7 +161,7 @@ func (p *pipe) push(c chunk) {
 	p.wakeLocked()
 }
 
-// end says that nothing follows.
+// end marks the end of the chunks.
 func (p *pipe) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,7 +46,7 @@ func New(target string) (*Proxy, error) {
 // Addr returns the host and port to connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// CutAll closes all connections of the moment. What is under way is lost.
+// CutAll closes all current connections. Bytes in transit are lost.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package hostile helps to test that bytes of others cost no more than they should: JSON that costs a careless reader many times its bytes, and what a
-// reader takes of the heap. Its test lists all places of the project that read bytes of others.
+// Package hostile helps to test that untrusted bytes cost no more than they should: JSON that costs a careless reader many times its bytes, and the heap
+// that a reader uses. Its test lists all places of the project that read untrusted bytes.
 package hostile
 
 import (
@@ -65,11 +65,12 @@ func keys(n int, form string) string {
 	return b.String()
 }
 
-// Factor is how much larger a body is than the one that its time is compared with.
+// Factor is the ratio of the sizes of the two bodies whose times are compared.
 const Factor = 8
 
-// Growth returns how many times as long work takes with Factor times the bytes, which took so long already: Factor where the time is linear, its square
-// where each byte is read again for each other one. It tries again while that is too much, as another program may have had the processor.
+// Growth returns how many times longer the work takes with Factor times the bytes; took is the measured time for the large body. It is Factor if the
+// time is linear, and its square if each byte is read again for each other one. It repeats a measurement that is too high, as another program may have
+// had the CPU.
 func Growth(took time.Duration, small, large func()) (times float64, isLinear bool) {
 	const tries, most = 10, 4 * Factor
 	of := func(do func()) time.Duration {
@@ -86,9 +87,9 @@ func Growth(took time.Duration, small, large func()) (times float64, isLinear bo
 	return times, false
 }
 
-// Cost is what a piece of work takes.
+// Cost is the cost of a piece of work.
 type Cost struct {
-	Heap int64 // bytes that it takes from the heap and for its stack, those given back included: no peak is higher
+	Heap int64 // bytes that it allocates from the heap and for its stack, freed ones included: no peak is higher
 	Time time.Duration
 }
 

@@ -46,13 +46,12 @@ func (a *access) setKeys(keys []apikey.Key) {
 
 func (a *access) ring() apikey.Ring { return *a.keys.Load() }
 
-// rights are the roles that a route needs of a key. The zero value is open to every
-// request that guard lets through.
+// rights are the roles of a key that a route needs. The zero value is open to every request that guard accepts.
 type rights struct {
 	roles      []apikey.Role // one of these, or RoleAdmin
 	allBuckets bool          // and be for all buckets
 	local      bool          // no key, but be a program of this machine
-	clientKey  bool          // the key stands where the client of an API puts its own
+	clientKey  bool          // the key is in the header where an API client sends its own
 	anyBucket  bool          // the handler finds out which bucket it is, and whether the key may use that
 }
 
@@ -71,7 +70,7 @@ func (n rights) String() string {
 
 type keyContext struct{}
 
-// keyOf is the key of the caller, nil where the server has none or needs none.
+// keyOf returns the key of the caller, nil if the server has no keys or the route needs none.
 func keyOf(r *http.Request) *apikey.Key {
 	key, _ := r.Context().Value(keyContext{}).(*apikey.Key)
 	return key
@@ -122,11 +121,11 @@ func authenticate(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*ap
 	return nil, newFault(codeUnauthorized, "this server does not know the API key: %s, or add it to [[keys]]", how)
 }
 
-// keyHeaders are where the client of an API puts its key.
+// keyHeaders are the headers in which an API client sends its key.
 var keyHeaders = []string{"Tundish-Key", "Authorization", "X-Api-Key", "Api-Key"}
 
-// authenticateClient finds the key of a client of the proxy: in Tundish-Key, or in any header in which an unchanged client of an API sends the key
-// that it was given, which is one of this server then.
+// authenticateClient returns the key of a proxy client. It reads the key from Tundish-Key, or from any header in which an unchanged API client sends the
+// key that it was given.
 func authenticateClient(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*apikey.Key, *fault) {
 	for _, name := range keyHeaders {
 		for _, value := range r.Header.Values(name) {
@@ -147,7 +146,7 @@ func authenticateClient(ring apikey.Ring, w http.ResponseWriter, r *http.Request
 		"send one as Tundish-Key, or give the client one instead of the API's (in Authorization, x-api-key or any other header)")
 }
 
-// keyIn returns the key of this server that the value of a header is, or holds: alone, behind a scheme, or as the user or the password of Basic.
+// keyIn returns the key of this server in the value of a header: alone, after a scheme, or as the user or the password of Basic.
 func keyIn(ring apikey.Ring, value string) *apikey.Key {
 	if len(ring) == 0 {
 		return nil
@@ -160,10 +159,10 @@ func keyIn(ring apikey.Ring, value string) *apikey.Key {
 	return nil
 }
 
-// maxKey bounds what may be a key: longer values are other things, and are not hashed.
+// maxKey bounds the length of a possible key in bytes: longer values are no keys, and are not hashed.
 const maxKey = 1024
 
-// secretsIn are what may be a key in the value of a header.
+// secretsIn returns the possible keys in the value of a header.
 func secretsIn(value string) []string {
 	value = strings.TrimSpace(value)
 	if value == "" || len(value) > maxKey {
@@ -203,8 +202,7 @@ func authorize(key *apikey.Key, needs rights, bucket string) *fault {
 	return newFault(codeForbidden, "key %q lacks %s", key.Name, missing)
 }
 
-// bound answers 403 for a job that the caller's key may not put into its flow or its group. Names
-// that are not valid are for [producer.decode] to find.
+// bound returns a 403 fault if the caller's key may not enqueue into the job's flow or group. [producer.decode] reports invalid names.
 func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 	key := keyOf(r)
 	if key == nil || !key.IsBound() {
@@ -224,8 +222,7 @@ func bound(r *http.Request, bucket *shaper.Bucket, job *shaper.Job) *fault {
 // address names the address of a request's client, or the network that counts as one.
 func (a *access) address(r *http.Request) string { return a.proxies.Name(a.proxies.ClientAddr(r)) }
 
-// identity is the caller of a request: by its key, else by its address. names selects the headers
-// by which limits count; nil takes all.
+// identity returns the caller of a request: by its key, otherwise by its address. names selects the headers by which limits count; nil selects all.
 func (a *access) identity(r *http.Request, names []string) admission.Identity {
 	id := admission.Identity{IP: a.address(r)}
 	id.Caller = admission.AddrCaller(id.IP)
@@ -248,8 +245,8 @@ func (a *access) identity(r *http.Request, names []string) admission.Identity {
 // errRevoked is the cause for which the context of a lasting request ends.
 var errRevoked = errors.New("the key of the request is not known any more, or has fewer rights")
 
-// lasting are the requests under way that last: streams and waits. Each ends when its key leaves the configuration or loses a right. It is safe for
-// concurrent use.
+// lasting holds the long requests under way: streams and waits. Each ends when its key is removed from the configuration or loses a right. It is safe
+// for concurrent use.
 type lasting struct {
 	mu   sync.Mutex
 	live map[*lastingRequest]struct{}
@@ -271,7 +268,7 @@ func (a *access) lasts(r *http.Request) (*http.Request, func()) {
 	}
 	l.live[one] = struct{}{}
 	l.mu.Unlock()
-	a.endRevoked() // the keys may have changed since the request was let in
+	a.endRevoked() // the keys may have changed since the request was authorized
 	return r.WithContext(ctx), func() {
 		l.mu.Lock()
 		delete(l.live, one)

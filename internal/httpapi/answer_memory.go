@@ -5,14 +5,14 @@ import (
 	"net/http"
 )
 
-// smallAnswer is how many bytes an answer may have without counting: the bound of requests bounds small answers.
+// smallAnswer is the largest response, in bytes, that is not counted: the bound of requests bounds small responses.
 const smallAnswer = 4 << 10
 
-// takeAnswer takes the bytes of an answer.
+// takeAnswer reserves memory for a response of n bytes.
 func (u *usage) takeAnswer(n int64) bool { return n <= smallAnswer || u.takeRest(n) }
 
-// answer writes what a request asks for. A large answer counts as a body does, until the client has read it. Where there is no memory for it, answer
-// writes nothing and returns a fault.
+// answer writes the response to a request. A large response counts as a body does, until the client has read it. Without memory for it, answer writes
+// nothing and returns a fault.
 func (u *usage) answer(w http.ResponseWriter, status int, body any) *fault {
 	text, err := encode(body)
 	if err != nil {

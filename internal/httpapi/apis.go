@@ -7,9 +7,8 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
-// NewProducer returns the producer's API: jobs come in, are looked at and
-// cancelled, limits are asked, looked at and changed. It serves /livez, /readyz,
-// /metrics and /openapi.yaml too.
+// NewProducer returns the producer's API: it enqueues, shows and cancels jobs, and checks, shows and changes limits. It serves /livez, /readyz, /metrics
+// and /openapi.yaml too.
 func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
@@ -48,9 +47,8 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	return h
 }
 
-// NewOps returns the operator's API: buckets, pools and limits in numbers, what changes them
-// at run time, and /livez, /readyz, /metrics and /openapi.yaml. Without keys only requests from this
-// machine are served.
+// NewOps returns the operator's API: the state of buckets, pools and limits, their changes at run time, and /livez, /readyz, /metrics and /openapi.yaml.
+// Without keys only requests from this machine are served.
 func NewOps(cfg OpsConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	draining := newDraining()
@@ -73,7 +71,7 @@ func NewOps(cfg OpsConfig) *Handler {
 	return h
 }
 
-// Where the routes of the two programs are served.
+// The programs that serve the routes.
 const (
 	producerAPI = "the API of the producer (producer.listen, by default port 8080)"
 	operatorAPI = "the operator's API, that of the dispatcher (dispatcher.listen, by default port 8081); the producer has it, too, with producer.operator_api = true"

@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/audit"
 )
 
-// AuditQuery says which records a list has.
+// AuditQuery selects the records of a list.
 type AuditQuery struct {
 	// Only operations on this bucket. Required of a key that is not for all buckets.
 	Bucket string `json:"bucket" in:"query"`
@@ -24,7 +24,7 @@ type AuditQuery struct {
 	// How many at most.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000,default=100"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 
@@ -36,7 +36,7 @@ type AuditPage struct {
 	Next string `json:"next,omitempty"`
 }
 
-// ShowAudit lists who has changed what.
+// ShowAudit lists the recorded changes with their authors.
 var ShowAudit = &Operation[AuditQuery, *AuditPage]{
 	ID: "showAudit", Method: "GET", Path: "/v1/audit", Roles: []apikey.Role{apikey.RoleRead}, Faults: []code{codeForbidden},
 	Answer:   "Some of the records.",

@@ -19,22 +19,21 @@ const (
 	maxBatchJobs  = 1000
 	maxBatchBytes = 8 << 20
 
-	// jobCost is how many bytes a job of a batch counts in addition to the bytes of the batch: measured, it takes that while it waits for Redis.
+	// jobCost is the memory in bytes that a job of a batch counts in addition to its own bytes: measured while it waits for Redis.
 	jobCost = 1 << 10
 
-	// maxBatchFaults is how many faults of fields a batch shows. Each job beyond them shows its first one.
+	// maxBatchFaults bounds the field faults that a batch shows. Each job beyond the bound shows only its first one.
 	maxBatchFaults = 1000
 )
 
-// tally is the answer for a batch: a result for each job, in order.
+// tally is the response to a batch: a result for each job, in order.
 type tally struct {
 	Admitted int      `json:"admitted"`
 	Refused  int      `json:"refused"` // includes jobs that are not valid
 	Results  []result `json:"results"`
 }
 
-// result is the answer for one job of a batch: the same as if it had come alone, with
-// its status.
+// result is the result of one job of a batch: the same as if it had been enqueued alone, with its status.
 type result struct {
 	Status int          `json:"status"`
 	ID     string       `json:"id,omitempty"`
@@ -43,10 +42,8 @@ type result struct {
 	*fault
 }
 
-// enqueueBatch decides the jobs of a batch one by one:
-// POST /v1/buckets/{bucket}/jobs/batch. It answers 200 when at least one got
-// in; 429 or 503 when all were refused for now, 400 when all were refused for good,
-// and 200 when it was some of both.
+// enqueueBatch decides the jobs of a batch one by one: POST /v1/buckets/{bucket}/jobs/batch. It responds with 200 if at least one job was admitted.
+// Otherwise it responds with 429 or 503 if all were rejected for now, 400 if all were rejected for good, and 200 if some of both.
 func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 	bucket, f := p.bucket(r)
 	var kind string
@@ -73,7 +70,7 @@ func (p *producer) enqueueBatch(w http.ResponseWriter, r *http.Request) {
 	}
 	decode := decodeJob
 	if kind == typeJSON {
-		decode = decodeValidJob // splitBatch has seen that all of the array is JSON
+		decode = decodeValidJob // splitBatch has checked that the whole array is JSON
 	}
 	p.decideBatch(w, r, &bucket, items, decode)
 }
@@ -136,7 +133,7 @@ func (p *producer) decideBatch(w http.ResponseWriter, r *http.Request, bucket *s
 	answerBatch(w, r, results)
 }
 
-// jobTooLarge holds a job of a batch to the bytes that it might have alone.
+// jobTooLarge returns a fault for a job of a batch that is larger than a single job may be.
 func jobTooLarge(item []byte, bucket *shaper.Bucket) *fault {
 	if int64(len(item)) <= bucket.MaxPayload+envelopeBytes {
 		return nil

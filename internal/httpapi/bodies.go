@@ -12,11 +12,11 @@ import (
 const (
 	firstRead = 4 << 10
 
-	// bodyCost is how often a body counts: it is there as it was read, and as it goes on to Redis or to the API. While it grows, it is there as it was and
-	// as it will be.
+	// bodyCost is the number of copies for which a body counts: the body that was read, and the one that is sent to Redis or the API. While it grows,
+	// they are the old and the new buffer.
 	bodyCost = 2
 
-	// A body has to bring paceBytes, or its end, within each paceTime.
+	// A client has to send paceBytes of a body, or its end, within each paceTime.
 	paceBytes = 40 << 10
 	paceTime  = 5 * time.Second
 )
@@ -24,9 +24,8 @@ const (
 // errBodyMemory says that there is no memory for a body.
 var errBodyMemory = errors.New("the bodies and answers of other requests take all memory, or those of this caller its share")
 
-// read reads a body, of size bytes or, where that is negative, to its end. It takes memory as
-// the bytes arrive, at most four times as much: to announce a large body and send nothing takes none from the others. A body counts bodyCost times.
-// deadline bounds the time of further reads.
+// read reads a body, of size bytes or, if size is negative, to its end. It reserves memory as the bytes arrive, at most four times as much. So a client
+// that announces a large body and sends nothing takes no memory from others. A body counts bodyCost times. deadline bounds the time of further reads.
 func (u *usage) read(from io.Reader, size int64, deadline func(time.Duration)) (body []byte, err error) {
 	if size == 0 {
 		return nil, nil
@@ -71,7 +70,7 @@ func (u *usage) read(from io.Reader, size int64, deadline func(time.Duration)) (
 	}
 }
 
-// unreadTime is how long the rest of a body that no route reads may keep the connection from its next request.
+// unreadTime is how long the unread rest of a body may delay the next request of the connection.
 const unreadTime = time.Second
 
 // limitUnread bounds the time of a body, until readBody sets another one.

@@ -41,8 +41,7 @@ func mediaType(r *http.Request, taken ...string) (string, *fault) {
 	return name, nil
 }
 
-// readBody reads a body of at most limit bytes; explain says in a sentence
-// where the limit comes from.
+// readBody reads a body of at most limit bytes; explain is a sentence that names the source of the limit.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64, explain string) ([]byte, *fault) {
 	if largest := usageOf(r).largestBody(); largest < limit {
 		limit, explain = largest, "no larger one fits into the memory of producer.body_memory, where a body counts twice"

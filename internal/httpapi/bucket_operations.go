@@ -13,14 +13,14 @@ type BucketName struct {
 	Bucket string `json:"bucket" in:"path"`
 }
 
-// BucketList are buckets: the configured ones in the order of the configuration, then the orphaned ones, unless another order was asked for.
+// BucketList lists buckets. By default the configured ones come first, in the order of the configuration, then the orphaned ones.
 type BucketList struct {
 	Buckets []*opsview.Bucket `json:"buckets"`
 
-	// The cursor of the next page. Absent behind the last one, and without a limit.
+	// The cursor of the next page. Absent on the last one, and without a limit.
 	Next string `json:"next,omitempty"`
 
-	// Of all buckets that q leaves. Only with a limit.
+	// Of all buckets that q matches. Only with a limit.
 	Totals *BucketTotals `json:"totals,omitempty"`
 }
 
@@ -33,22 +33,22 @@ type BucketTotals struct {
 	InFlight   int64 `json:"in_flight"`
 	Dead       int64 `json:"dead"`
 
-	// Buckets that people should look at.
+	// Buckets that need attention.
 	Noted int64 `json:"noted"`
 }
 
-// BucketsQuery says which buckets a list has.
+// BucketsQuery selects the buckets of a list.
 type BucketsQuery struct {
 	// Part of their names.
 	Q string `json:"q" in:"query"`
 
-	// By name, or those with the most first; with `notes` those that people should look at first. Absent: as the configuration has them.
+	// By name, or those with the most first; with `notes` those that need attention first. Absent: as the configuration has them.
 	Sort string `json:"sort" in:"query" jsonschema:"enum=name,enum=waiting,enum=in_flight,enum=dead,enum=oldest,enum=notes"`
 
 	// How many at most. Absent: all.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 
@@ -88,8 +88,8 @@ type BucketPause struct {
 type BucketRelease struct {
 	BucketName
 
-	// `true` releases every flow of the bucket too, within 20 seconds. If `more` is true in the answer, send the request again for the flows that are
-	// left. Disabled flows stay disabled. A bucket without flows is answered 409 `no-flows`.
+	// `true` also releases every flow of the bucket, within 20 seconds. If `more` is true in the response, send the request again for the remaining
+	// flows. Disabled flows stay disabled. For a bucket without flows the response is 409 `no-flows`.
 	AllFlows bool `json:"all_flows" in:"query"`
 }
 
@@ -97,10 +97,10 @@ type BucketRelease struct {
 type BucketDrain struct {
 	BucketName
 
-	// Slower than the rate in force. A faster one changes nothing.
+	// Slower than the effective rate. A faster one changes nothing.
 	Rate admission.Rate `json:"rate,omitzero"`
 
-	// Departures after which it ends: retries count, and what was given back unsent.
+	// Departures after which it ends: retries count, and jobs returned unsent.
 	Max        int64 `json:"max,omitempty" jsonschema:"minimum=1,maximum=100000000"`
 	UntilEmpty bool  `json:"until_empty,omitempty"`
 }
@@ -110,7 +110,7 @@ type PurgeRequest struct {
 	// The name of the bucket, the flow or the group. Required unless dry_run is true.
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Leave delayed jobs and retries.
+	// Keep delayed jobs and retries.
 	KeepLater bool `json:"keep_later,omitempty"`
 
 	// Only count.

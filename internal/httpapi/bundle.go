@@ -15,15 +15,15 @@ type BundleName struct {
 	Bundle string `json:"bundle" in:"path"`
 }
 
-// BundleChange says more of a bundle, or opens it.
+// BundleChange opens a bundle, or changes it.
 type BundleChange struct {
 	BundleName
 
-	// How many jobs the bundle has. It has finished when so many of its jobs have ended. Absent: it is said later.
+	// The number of jobs of the bundle. It has finished when this many of its jobs have ended. Absent: a later request sets it.
 	Size int64 `json:"size,omitempty" jsonschema:"minimum=1,maximum=1000000000"`
 
-	// Where the end is told, as a job of the bucket that `[buckets.callbacks]` names; its origin has to be allowed there. Absent: the url of that
-	// table, and without one the end is only there to look at.
+	// Where the callback goes, as a job of the bucket that `[buckets.callbacks]` names; its origin has to be allowed there. Absent: the url of that
+	// table. Without one, no callback is sent.
 	CallbackURL string `json:"callback_url,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func (b bundles) routes() []route {
 	return []route{bind(b.faultOf, OpenBundle, b.put), bind(b.faultOf, ShowBundle, b.show)}
 }
 
-// faultOf makes a fault of the error of an operation on a bundle.
+// faultOf returns the fault of an error of an operation on a bundle.
 func (b bundles) faultOf(r *http.Request, err error) *fault {
 	bundle, bucket := r.PathValue("bundle"), r.PathValue("bucket")
 	if _, bad := errors.AsType[*shaper.FieldError](err); bad {

@@ -15,13 +15,13 @@ func (o *ops) as(r *http.Request) operator.Author {
 	return o.buckets.As(authorOf(r, o.author))
 }
 
-// HeaderUser names the user of a command line. A server without keys believes it, as all programs of its machine may do everything there.
+// HeaderUser names the user of a command line. A server without keys trusts it, because all programs of its machine may do everything there.
 const HeaderUser = "Tundish-User"
 
 var userPattern = regexp.MustCompile(`^[A-Za-z0-9_.@\\-]{1,64}$`)
 
-// authorOf is the author of what a request changes: its key and the key's caller, or the user to whom the visitor of a page has the rights of the key.
-// Where there are no keys it is programs, with the user of the command line if that is named.
+// authorOf returns the author of a request's change: its key and the key's caller, or the user whose page visit has the rights of the key. Without keys
+// the author is programs, with the user of the command line if it is named.
 func authorOf(r *http.Request, programs string) string {
 	key := keyOf(r)
 	if key == nil {
@@ -39,7 +39,7 @@ func authorOf(r *http.Request, programs string) string {
 	return "key " + key.Name
 }
 
-// shareOf names whose share of the audit a request takes: that of its author, which nobody can choose.
+// shareOf returns the author whose share of the audit a request uses. A client cannot choose it.
 func shareOf(r *http.Request, programs string) string {
 	if keyOf(r) == nil {
 		return programs
@@ -47,8 +47,8 @@ func shareOf(r *http.Request, programs string) string {
 	return authorOf(r, programs)
 }
 
-// change makes the change of an operator, even if the client does not wait for it, and answers the object after it. after has a request that the
-// client does not end: else a change that was made would be recorded as one that failed.
+// change makes an operator's change, even if the client does not wait for it, and returns the changed object. The request of after does not end with the
+// client: otherwise a change that was made would be recorded as failed.
 func change[Done, Out any](r *http.Request, do func(ctx context.Context) (Done, error), after func(r *http.Request, done Done) (Out, error)) (out Out, err error) {
 	ctx := context.WithoutCancel(r.Context())
 	done, err := do(ctx)
@@ -62,8 +62,8 @@ func change[Done, Out any](r *http.Request, do func(ctx context.Context) (Done, 
 // dispatcher finishes a longer purge.
 const patience = 20 * time.Second
 
-// patient is the context of a change that goes on if the client does not wait for it, within bounds. A command that is its own
-// server has all the time, and stops when it is interrupted.
+// patient returns the context of a change that goes on, within bounds, if the client does not wait for it. In a command that is its own server, the
+// change has no bound, and stops when the command is interrupted.
 func (o *ops) patient(r *http.Request) (context.Context, context.CancelFunc) {
 	if o.local {
 		return context.WithCancel(r.Context())
@@ -74,7 +74,7 @@ func (o *ops) patient(r *http.Request) (context.Context, context.CancelFunc) {
 // outcomeOf is the outcome of a change that reports whether there was something to change.
 func outcomeOf(was bool, err error) (opsview.Outcome, error) { return opsview.OutcomeOf(was), err }
 
-// partial is the problem of a change that failed half way: tell adds what was done.
+// partial returns the problem of a change that failed half way. tell adds what was done.
 func (o *ops) partial(r *http.Request, err error, tell func(p *problem)) error {
 	p := o.fault(r, err).problem(r)
 	tell(p)

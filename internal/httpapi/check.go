@@ -23,9 +23,8 @@ type Limits interface {
 	ResetOverride(ctx context.Context, name string) (admission.Limit, error)
 }
 
-// Headers by which a gateway asks a check. It must not pass on those of
-// its clients. An empty header counts as missing: some gateways can set a
-// header to nothing, but not remove it.
+// Headers by which a gateway asks for a check. It must not pass on its clients' headers of these names. An empty header counts as missing: some gateways
+// can set a header to nothing, but not remove it.
 const (
 	headerKey  = "X-Tundish-Key"
 	headerCost = "X-Tundish-Cost"
@@ -35,12 +34,12 @@ const (
 
 const maxCheckBytes = 64 << 10
 
-// decisionView is a decision that lets pass.
+// decisionView is the view of a decision that allows a request.
 type decisionView struct {
 	Limit       string           `json:"limit"`
 	Allowed     bool             `json:"allowed"`
 	WouldRefuse bool             `json:"would_refuse,omitempty"` // in shadow mode
-	Source      admission.Source `json:"source,omitempty"`       // what decided, if it was not Redis
+	Source      admission.Source `json:"source,omitempty"`       // the decider, if it was not Redis
 	Overflow    bool             `json:"overflow,omitempty"`     // counted with all others above max_keys
 	Quota       int64            `json:"quota"`
 	Window      float64          `json:"window_seconds"`
@@ -49,10 +48,9 @@ type decisionView struct {
 	ResetAfter  float64          `json:"reset_after_seconds"`
 }
 
-// checkLimit asks a limit on its own: any method, /v1/limits/{limit}/check.
-// Key, cost and tier each come from the JSON body, else from the headers, else from
-// the query. The status of a refusal comes from the query alone: the query is in the path
-// that the gateway is configured with, and its client cannot change it.
+// checkLimit checks a standalone limit: any method, /v1/limits/{limit}/check. Key, cost and tier are each read from the JSON body, otherwise from the
+// headers, otherwise from the query. The status of a refusal comes from the query alone: the query is in the path that the gateway is configured with,
+// and its client cannot change it.
 func (p *producer) checkLimit(w http.ResponseWriter, r *http.Request) {
 	var q question
 	query := r.URL.Query()
@@ -107,7 +105,7 @@ func (p *producer) ask(r *http.Request, q *question) (admission.Decision, error)
 	}
 	id := p.access.identity(r, nil)
 	if p.access.proxies.ClientAddr(r) != httplimit.Peer(r) {
-		// A gateway asks for its client: its own key and tier are not the client's.
+		// A gateway checks for its client: the gateway's own key and tier are not the client's.
 		id.Caller, id.Tier = admission.AddrCaller(id.IP), ""
 	}
 	if q.tier != "" {
@@ -123,7 +121,7 @@ func (p *producer) ask(r *http.Request, q *question) (admission.Decision, error)
 	return p.limits.AskKey(ctx, name, id.Tier, *q.key, max(q.cost, 1))
 }
 
-// limited makes a fault of a refusal by a limit.
+// limited returns the fault of a refusal by a limit.
 func limited(d *admission.Decision, cost int64) *fault {
 	if d.Impossible {
 		f := newFault(codeCostImpossible, "%s", admission.ImpossibleText(cost, *d))
@@ -135,7 +133,7 @@ func limited(d *admission.Decision, cost int64) *fault {
 	return f
 }
 
-// limitFault makes a fault of an error of the limiter.
+// limitFault returns the fault of an error of the limiter.
 func limitFault(r *http.Request, store *storeFaults, err error) *fault {
 	if missing, ok := errors.AsType[*admission.MissingIdentityError](err); ok {
 		return newFault(codeIdentityMissing, "%s", missing)
@@ -275,9 +273,8 @@ func cutCheck(r *http.Request) (limit, rest string, ok bool) {
 	return limit, rest, ok && admission.ValidName(limit)
 }
 
-// cutOriginal removes from the path of a check the path and the query that a gateway has appended
-// of its client's request. They may be any text, such as "//" or "/../", and the routes would
-// answer such a path with a redirect.
+// cutOriginal removes the path and query of the client's request that a gateway has appended to the path of a check. They may be any text, such as "//"
+// or "/../", and the routes would redirect such a path.
 func cutOriginal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if limit, rest, ok := cutCheck(r); ok && strings.HasPrefix(rest, "/") {

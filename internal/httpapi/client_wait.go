@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// timeoutHeaders are the headers in which official clients of APIs say how long they wait, in seconds: the first one is that of the clients for
-// Node, the second one that of the clients for Python.
+// timeoutHeaders are the headers in which official API clients send their timeout, in seconds: the first is sent by the clients for Node, the second by
+// the clients for Python.
 var timeoutHeaders = []string{"X-Stainless-Timeout", "X-Stainless-Read-Timeout"}
 
-// clientWait returns how long the client of a proxy waits: limit, or less where its headers say so. The smallest of them counts, Prefer: wait=N too.
-// What is no time is ignored.
+// clientWait returns how long the client of a proxy waits: limit, or the smallest time in its headers if that is shorter, including Prefer: wait=N.
+// Invalid times are ignored.
 func clientWait(h http.Header, limit time.Duration) time.Duration {
 	for _, name := range timeoutHeaders {
 		for _, value := range h.Values(name) {

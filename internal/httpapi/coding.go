@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TakesGzip reports whether a client takes gzip. One that says with which weight does too, unless it is 0.
+// TakesGzip reports whether a client accepts gzip, with any weight except 0.
 func TakesGzip(accepted string) bool {
 	for coding := range strings.SplitSeq(accepted, ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
@@ -16,7 +16,7 @@ func TakesGzip(accepted string) bool {
 	return false
 }
 
-// narrowCoding leaves gzip alone of the codings that a client of the proxy takes: a dispatcher looks into a response to judge it, and reads no other.
+// narrowCoding removes all codings but gzip from those that a proxy client accepts: a dispatcher parses a response to judge it, and decodes no other.
 func narrowCoding(h http.Header) {
 	accepted := strings.Join(h.Values("Accept-Encoding"), ",")
 	h.Del("Accept-Encoding")

@@ -11,9 +11,9 @@ import (
 // spareConnections are beyond the bound of requests, for probes and for requests that are refused.
 const spareConnections = 64
 
-// connections bounds the connections of a listener. A connection beyond the bound replaces the one that has been idle for longest, and
-// waits only while none is idle. A connection is active while its request has a place among the bounds of requests. It is idle before and after, also
-// while a probe or a refused request is answered: a client that reads no answer keeps nobody out.
+// connections bounds the connections of a listener. A connection beyond the bound replaces the one that has been idle for longest, and waits only while
+// none is idle. A connection is active while its request counts against the bound of requests. It is idle before and after, also during the response to
+// a probe or a refused request. So a client that doesn't read its response can't block others.
 //
 //	Accept ──► idle ◄──► active      as bounds.place tells
 //	             └─────────┴──► Close
@@ -70,7 +70,7 @@ func (c *connections) Close() error {
 	return c.Listener.Close()
 }
 
-// drop takes a connection out of the count.
+// drop removes a connection from the count.
 func (c *connections) drop(conn *connection) {
 	if conn.gone {
 		return
@@ -88,14 +88,14 @@ func (c *connections) leaveIdle(conn *connection) {
 	}
 }
 
-// follow is the ConnState of the server. A connection is idle for as long as since its last answer was sent.
+// follow is the ConnState hook of the server. A connection is idle since its last response was sent.
 func (c *connections) follow(conn net.Conn, state http.ConnState) {
 	if mine, ok := conn.(*connection); ok && state == http.StateIdle {
 		c.occupy(mine, 0)
 	}
 }
 
-// occupy adds places to those that the requests of a connection have.
+// occupy adds places to the number that the requests of a connection occupy.
 func (c *connections) occupy(conn *connection, places int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// occupyConnection makes the connection of a request active until release. A request without a connection has none to make so.
+// occupyConnection makes the connection of a request active until release. It does nothing for a request without a connection.
 func occupyConnection(r *http.Request) (release func()) {
 	mine, ok := r.Context().Value(connectionKey{}).(*connection)
 	if !ok {

@@ -36,7 +36,7 @@ func set(ctx context.Context, of settable, body []byte) (opsview.Outcome, error)
 	return opsview.Outcome{Changes: changes}, err
 }
 
-// reset lets settings of a bucket or a pool be as configured again: all of them, if none is named.
+// reset resets settings of a bucket or a pool to the configured values: all of them, if none is named.
 func reset(ctx context.Context, of settable, names []string) (opsview.Outcome, error) {
 	settings := make([]shaper.Setting, len(names))
 	for i, name := range names {
@@ -75,7 +75,7 @@ func (o *ops) resumeBucket(r *http.Request, in *BucketName) (*opsview.Bucket, er
 	})
 }
 
-// releaseBucket ends a hold and an open circuit breaker of a bucket, and of all its flows, if that is asked.
+// releaseBucket ends a hold and an open circuit breaker of a bucket and, if requested, of all its flows.
 func (o *ops) releaseBucket(r *http.Request, in *BucketRelease) (*opsview.Bucket, error) {
 	var released opsview.ReleasedFlows
 	view, err := o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
@@ -116,7 +116,7 @@ func readSettings(body []byte) (operator.BucketPatch, *fault) {
 	return patch, f
 }
 
-// setting reads what stands at a path, a value or a table of them, and puts each value: a number as it stands there, else a text.
+// setting reads the value or the table at a path, and calls put with each value: a number unchanged, any other as text.
 func (d *jobDecoder) setting(keys []*setting.Key, path string, value []byte, put func(path, text string) error) {
 	text, given := string(value), true
 	var names []string // of the keys in the table
@@ -136,7 +136,7 @@ func (d *jobDecoder) setting(keys []*setting.Key, path string, value []byte, put
 	}
 }
 
-// failed notes an error of a patch, if there is one: it begins with the field.
+// failed records an error of a patch, if there is one: it begins with the field.
 func (d *jobDecoder) failed(err error) {
 	if err != nil {
 		field, reason, _ := strings.Cut(err.Error(), ": ")

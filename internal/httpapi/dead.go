@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// listDead answers dead letters, the newest first, and where to go on.
+// listDead returns one page of dead letters, the newest first, and the cursor of the next.
 func (o *ops) listDead(r *http.Request, in *DeadQuery) (*opsview.DeadPage, error) {
 	if in.Offset != nil && (in.Cursor != "" || in.DeadFilter != (operator.DeadFilter{})) {
 		return nil, invalid([]*shaper.FieldError{{Field: "offset", Reason: "counts all dead letters, so it goes with no filter and no cursor: go on with the cursor"}})
@@ -30,7 +30,7 @@ func (o *ops) listDead(r *http.Request, in *DeadQuery) (*opsview.DeadPage, error
 	return answer, err
 }
 
-// showDeadReasons answers why jobs died, and how many of what.
+// showDeadReasons returns the number of dead letters by reason.
 func (o *ops) showDeadReasons(r *http.Request, in *DeadReasonsQuery) (*DeadReasons, error) {
 	sum, err := o.buckets.Bucket(in.Bucket).Dead().Reasons(r.Context(), in.DeadFilter, in.Cursor)
 	if err != nil {
@@ -39,7 +39,7 @@ func (o *ops) showDeadReasons(r *http.Request, in *DeadReasonsQuery) (*DeadReaso
 	return &DeadReasons{Reasons: append([]operator.DeadReason{}, sum.Reasons...), Looked: sum.Looked, Next: sum.Next}, nil
 }
 
-// validate says what does not go together. limit is of a redrive of all; 0 is none.
+// validate reports fields that exclude each other. limit is that of a redrive of all; 0 is none.
 func (c *DeadChoice) validate(limit int) error {
 	field, reason := "", ""
 	filtered := c.Filter != (operator.DeadFilter{})
@@ -98,7 +98,7 @@ func (o *ops) dropDead(r *http.Request, in *DeadChoice) (*opsview.DeadChange, er
 	return o.deadChanged(r, view, err)
 }
 
-// dropIDs drops the dead letters that it can, and tells which ids are of none.
+// dropIDs drops the dead letters that it can, and returns the ids that are none.
 func dropIDs(ctx context.Context, dead operator.DeadControl, ids []string) (*opsview.DeadChange, error) {
 	view := &opsview.DeadChange{Dropped: new(int)}
 	for _, id := range ids {
@@ -117,7 +117,7 @@ func dropIDs(ctx context.Context, dead operator.DeadControl, ids []string) (*ops
 	return view, nil
 }
 
-// deadChanged is what became of dead letters, also of those before an error.
+// deadChanged returns the result of a change to dead letters, also of a change that failed half way.
 func (o *ops) deadChanged(r *http.Request, view *opsview.DeadChange, err error) (*opsview.DeadChange, error) {
 	if err == nil {
 		return view, nil

@@ -12,16 +12,13 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// bodyField stands in a fault for the body as a whole.
+// bodyField names the body as a whole in a fault.
 const bodyField = "body"
 
-// decodeJob reads a job, strictly. A field that is unknown, given twice or of
-// another type is an error, and every such error is reported, joined, each a
-// [*shaper.FieldError]. Names are compared exactly; null counts as a missing
-// field. The payload keeps its bytes as they were sent.
+// decodeJob reads a job, strictly. A field that is unknown, given twice or of another type is an error. All such errors are returned joined, each a
+// [*shaper.FieldError]. Names are compared exactly; null counts as a missing field. The payload keeps its bytes.
 //
-// [shaper.Job.Validate] checks the bounds of values. Here is checked what it cannot
-// see: whether a given value was empty.
+// [shaper.Job.Validate] checks the bounds of values. decodeJob checks whether a given value was empty, which Validate cannot see.
 func decodeJob(data []byte) (shaper.Job, error) {
 	if err := checkJSON(data); err != nil {
 		return shaper.Job{}, err
@@ -29,7 +26,7 @@ func decodeJob(data []byte) (shaper.Job, error) {
 	return decodeValidJob(data)
 }
 
-// decodeValidJob is decodeJob of text that is known to be JSON, such as an element of a valid array.
+// decodeValidJob is decodeJob for valid JSON, such as an element of a valid array.
 func decodeValidJob(data []byte) (shaper.Job, error) {
 	var d jobDecoder
 	isObject := eachMember(data, func(name string, value []byte, again bool) bool {
@@ -47,8 +44,7 @@ func decodeValidJob(data []byte) (shaper.Job, error) {
 	return d.job, errors.Join(d.errs...)
 }
 
-// IsJob says whether text is a whole job as the API takes it: an object of fields it knows, with a
-// payload, a body, or where the job goes.
+// IsJob reports whether text is a whole job as the API accepts it: an object of known fields, with a payload, a body, or a target.
 func IsJob(text []byte) bool {
 	job, err := decodeJob(text)
 	return err == nil && (len(job.Payload) > 0 || job.URL != "")
@@ -134,8 +130,7 @@ func (d *jobDecoder) someTime(name string, value []byte) time.Duration {
 	return given
 }
 
-// checkJSON reports whether data is one JSON value in UTF-8 and nothing else.
-// Values nested deeper than 10,000 are refused.
+// checkJSON returns an error unless data is one JSON value in UTF-8 and nothing else. Values nested deeper than 10,000 are refused.
 func checkJSON(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return bodyFault("is empty: want JSON")

@@ -21,7 +21,7 @@ func readBodyBy(w http.ResponseWriter, r *http.Request, most int64, read func(d 
 	return readBytesBy(body, read)
 }
 
-// readBytesBy reads what is known to be JSON by a function that reports whether it is an object.
+// readBytesBy reads valid JSON by a function that reports whether it is an object.
 func readBytesBy(body []byte, read func(d *jobDecoder, body []byte) bool) *fault {
 	var d jobDecoder // for its readers of values
 	if !read(&d, body) {

@@ -10,8 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// payload reads what is delivered: payload is JSON, which keeps its bytes; body is text; body_base64 is any bytes. A job has one of
-// them, or none.
+// payload reads the payload: payload is JSON, which keeps its bytes; body is text; body_base64 is any bytes. A job has at most one of them.
 func (d *jobDecoder) payload(field string, value []byte) {
 	if isNull(value) {
 		return
@@ -37,7 +36,7 @@ func (d *jobDecoder) payload(field string, value []byte) {
 	d.job.Payload = bytes
 }
 
-// addQuery reads the query of a request: a text as it is sent, or an object of names, each with a text or a list of texts.
+// addQuery reads the query of a request: its text, or an object of names, each with a text or a list of texts.
 func (d *jobDecoder) addQuery(field string, value []byte) {
 	switch {
 	case isNull(value):
@@ -55,7 +54,7 @@ func (d *jobDecoder) addQuery(field string, value []byte) {
 	}
 }
 
-// compose makes of path, query and content_type what a job has.
+// compose builds the job's URL and headers from path, query and content_type.
 func (d *jobDecoder) compose() {
 	if d.path != "" || d.query != "" {
 		switch {

@@ -12,7 +12,7 @@ import (
 )
 
 func (d *jobDecoder) fail(field, reason string) {
-	if len(field) > 64 { // an unknown one: as much as tells which
+	if len(field) > 64 { // an unknown one: its beginning is enough
 		field = field[:64] + "..."
 	}
 	d.errs = append(d.errs, &shaper.FieldError{Field: field, Reason: reason})
@@ -35,8 +35,7 @@ func (d *jobDecoder) text(field string, value []byte) (text string, given bool) 
 	return text, true
 }
 
-// hasLoneSurrogate reports whether a string of JSON escapes only one half of a surrogate pair.
-// encoding/json makes another character of it.
+// hasLoneSurrogate reports whether a JSON string escapes only one half of a surrogate pair. encoding/json replaces it by another character.
 func hasLoneSurrogate(value []byte) bool {
 	escaped := func(at int) (r rune, ok bool) {
 		if at+6 > len(value) || value[at] != '\\' || value[at+1] != 'u' {
@@ -79,7 +78,7 @@ func (d *jobDecoder) count(field string, value []byte) int64 {
 	return n
 }
 
-// units reads what the job reserves of budgets: amounts by unit.
+// units reads the budget units that the job reserves: amounts by unit.
 func (d *jobDecoder) units(field string, value []byte) {
 	units := shaper.Units{}
 	eachMember(value, func(unit string, value []byte, again bool) bool {
@@ -171,8 +170,8 @@ func (d *jobDecoder) texts(field string, value []byte) (texts []string, lines in
 	return texts, lines
 }
 
-// eachHeader calls read with each member of an object of headers; it returns how many lines they are. eachHeader stops at
-// the first line too many: what counts them is the worker, after all are here.
+// eachHeader calls read with each member of an object of headers, and returns the number of header lines. It stops at the first line too many: the
+// worker counts the lines, after all were read.
 func (d *jobDecoder) eachHeader(field string, value []byte, read func(field, name string, value []byte) (lines int)) {
 	if isNull(value) {
 		return

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// deprecatedSince is when the paths of the version before were replaced, as a date of structured fields (RFC 9745): 2026-11-27.
+// deprecatedSince is the date at which the deprecated paths were replaced, as a date of structured fields (RFC 9745): 2026-11-27.
 const deprecatedSince = "@1795737600"
 
 // deprecated serves a path that the next version does not have, and names the one to use.

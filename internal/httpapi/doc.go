@@ -1,6 +1,5 @@
-// Package httpapi serves the HTTP APIs. The producer's API takes jobs in and answers
-// questions to limits. The operator's API shows and changes buckets, flows, groups, pools, jobs and dead letters:
-// on a port of its own, on that of a producer, or as a [Local] in the process of a command.
+// Package httpapi serves the HTTP APIs. The producer's API enqueues jobs and checks limits. The operator's API shows and changes buckets, flows, groups,
+// pools, jobs and dead letters: on a port of its own, on that of a producer, or as a [Local] in the process of a command.
 //
 // A request passes, in order:
 //
@@ -10,6 +9,6 @@
 //   - the decoder, which reports every fault of a job at once;
 //   - the client of package producer or the limiter of package admission, which decides.
 //
-// Answers are JSON, errors are problems of RFC 9457 with a code from a closed
-// list. openapi.yaml is the contract: it is made of the descriptions in *_operations.go and of openapi-by-hand.yaml, and every answer of the tests is held to it.
+// Responses are JSON, errors are problems of RFC 9457 with a code from a closed list. openapi.yaml is the contract, generated from the descriptions in
+// *_operations.go and from openapi-by-hand.yaml. The tests validate every response against it.
 package httpapi

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// drainBucket has a bucket leak now, whatever its windows say.
+// drainBucket lets a bucket dispatch now, whatever its delivery windows.
 func (o *ops) drainBucket(r *http.Request, in *BucketDrain) (*opsview.Bucket, error) {
 	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
 		run, err := b.Drain(ctx, operator.DrainOptions{Rate: in.Rate, Max: in.Max, UntilEmpty: in.UntilEmpty})

@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/workers/webhook"
 )
 
-// enqueue lets one job in: POST /v1/buckets/{bucket}/jobs.
+// enqueue enqueues one job: POST /v1/buckets/{bucket}/jobs.
 func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 	bucket, f := p.bucket(r)
 	if f == nil {
@@ -42,7 +42,7 @@ func (p *producer) enqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	traceContextOf(r.Header).addTo(&job)
-	if wait > 0 && usageOf(r).mayWait() { // where too many wait, the preference is ignored
+	if wait > 0 && usageOf(r).mayWait() { // if too many requests wait, the preference is ignored
 		p.enqueueAndWait(w, r, job, wait)
 		return
 	}
@@ -71,8 +71,8 @@ func (p *producer) send(r *http.Request, jobs ...shaper.Job) ([]shaper.Receipt, 
 	return p.jobs.Enqueue(context.WithoutCancel(r.Context()), jobs...)
 }
 
-// complete gives a decoded job its bucket, its sender and its id, and reports every fault of it. err is the
-// error of decoding it, key the Idempotency-Key, keyErr the fault of that header.
+// complete sets the bucket, the sender and the id of a decoded job, and reports every fault of it. err is the error of decoding it, key the
+// Idempotency-Key, keyErr the fault of that header.
 func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *shaper.Bucket, key string, keyErr error) *fault {
 	if faults := fieldErrors(err); len(faults) > 0 && faults[0].Field == bodyField {
 		return invalid(faults)
@@ -96,7 +96,7 @@ func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *s
 	if size := int64(len(job.Payload)); size > bucket.MaxPayload {
 		return newFault(codeTooLarge, "the payload has %d bytes: bucket %q takes at most %d", size, bucket.Name, bucket.MaxPayload)
 	}
-	// The client of package producer checks the same: settings may change in between, and a program may have no such handler.
+	// The client of package producer checks again: settings may change meanwhile, and a program may have no such handler.
 	_, _, found := bucket.Check(job)
 	if p.checkJob != nil {
 		found = errors.Join(found, p.checkJob(bucket.Name, job))
@@ -128,7 +128,7 @@ func onePerField(all []*shaper.FieldError) []*shaper.FieldError {
 	return kept
 }
 
-// unreserved refuses an id that this program may give to a job of its own.
+// unreserved refuses an id that is reserved for this program's own jobs.
 func unreserved(id string) error {
 	for _, beginning := range shaper.ReservedIDs() {
 		if strings.HasPrefix(id, beginning) {
@@ -145,8 +145,8 @@ type sender struct {
 	caller string // "" without a key
 }
 
-// sender is the caller that enqueues into a bucket, with the headers that name its limits' keys, its
-// flow and its group. Its flow is that of the job: the client of package producer sets it.
+// sender returns the caller that enqueues into a bucket, with the headers that hold its limits' keys, its flow and its group. The client of package
+// producer sets its flow to the job's.
 func (p *producer) sender(r *http.Request, bucket string) sender {
 	names := p.jobs.LimitHeaders(bucket)
 	if names == nil {

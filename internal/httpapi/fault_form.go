@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// write answers a fault, in the form that the clients of the path know.
+// write responds with a fault, in the form that the clients of the path expect.
 func (f *fault) write(w http.ResponseWriter, r *http.Request) {
 	noteForbidden(r, f)
 	if api, isRoute := r.Context().Value(llmRouteKey{}).(llm.API); isRoute {
@@ -47,11 +47,11 @@ func inFormOfRoutes(llmRoutes LLMRoutes, next http.Handler) http.Handler {
 	})
 }
 
-// faultType tells the faults of this server from those of a provider.
+// faultType distinguishes the faults of this server from a provider's.
 const faultType = "tundish"
 
-// writeAs writes a fault in the form of an API. The providers' clients try again after most errors. Once the API was called they are told not to:
-// that would cost as much again.
+// writeAs writes a fault in the form of an API. The providers' clients retry after most errors. Once the API was called, a header stops the retry, which
+// would cost as much again.
 func (f *fault) writeAs(api llm.API, wasSent bool, w http.ResponseWriter) {
 	answer := routeFault{Error: routeFaultError{Message: f.Detail, Type: faultType, Code: f.Code}}
 	if len(f.Errors) > 1 { // there is no other place for them

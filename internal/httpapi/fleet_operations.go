@@ -9,9 +9,9 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// FleetQuery says what is told of the fleet.
+// FleetQuery selects what a fleet response has.
 type FleetQuery struct {
-	// `true` tells of each bucket, too, what left it in the last minute.
+	// `true` adds the departures of each bucket in the last minute.
 	Buckets bool `json:"buckets" in:"query"`
 }
 
@@ -20,16 +20,16 @@ type Fleet struct {
 	// By the clock of Redis.
 	Now time.Time `json:"now"`
 
-	// Those that told in the last 15 seconds that they live.
+	// The processes that sent a heartbeat in the last 15 seconds.
 	Processes []fleet.Process `json:"processes"`
 
-	// By name, those of the caller's key of which a process tells. Only where it was asked for.
+	// The buckets of the caller's key for which a process reports departures, by name. Only with `buckets`.
 	Buckets map[string]*Traffic `json:"buckets,omitempty"`
 }
 
-// Traffic is what left a bucket, by all processes.
+// Traffic is the departures of a bucket, by all processes.
 type Traffic struct {
-	// Departures a second, in the last ten seconds that all processes have told of.
+	// Departures a second, in the last ten seconds that all processes have reported.
 	Rate float64 `json:"rate"`
 
 	// Departures in each five seconds of the last minute, the oldest first.
@@ -39,7 +39,7 @@ type Traffic struct {
 	Served bool `json:"served"`
 }
 
-// History is what was counted of a bucket in the last 24 hours.
+// History is the counts of a bucket over the last 24 hours.
 type History struct {
 	Bucket string `json:"bucket"`
 
@@ -47,7 +47,7 @@ type History struct {
 	Points []fleet.Point `json:"points"`
 }
 
-// The operations on what all processes tell.
+// The operations on the counts that all processes report.
 var (
 	ShowFleet = &Operation[FleetQuery, *Fleet]{
 		ID: "showFleet", Method: "GET", Path: "/v1/fleet", Roles: []apikey.Role{apikey.RoleRead},

@@ -10,13 +10,11 @@ import (
 
 // guard checks a request before its route is looked up.
 //
-// With keys it refuses requests that a web page of another origin sends. A question of a
-// gateway (isCheck) passes: it has the headers of the gateway's client, and a key that
-// no web page has. [access.allow] checks the rights of the key, at the route.
+// With keys it refuses requests that a web page of another origin sends. A gateway's check (isCheck) passes: it has the headers of the gateway's client,
+// and a key that no web page has. [access.allow] checks the rights of the key, at the route.
 //
-// Without keys, only programs of this machine are trusted, and guard lets through only their
-// requests to this machine. A check spends with any method, so [access.allow] also refuses a GET
-// of another origin there.
+// Without keys, only programs of this machine are trusted, and guard accepts only their requests to this machine. A check uses up the limit with any
+// method, so [access.allow] also refuses a GET of another origin there.
 func (a *access) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		why, keyless := "", len(a.ring()) == 0
@@ -34,8 +32,8 @@ func (a *access) guard(next http.Handler) http.Handler {
 	})
 }
 
-// allow serves a request whose key has the rights that the route needs. The first name of a renamed bucket stands for the bucket. It answers 401 to a
-// request without a known key, and 403 to a key without the rights.
+// allow serves a request whose key has the rights that the route needs. It responds with 401 to a request without a known key, and with 403 to a key
+// without the rights.
 func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if name := r.PathValue("bucket"); name != "" && a.currentName != nil {
@@ -47,8 +45,7 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 		}
 		switch ring := a.ring(); {
 		case len(ring) == 0 || needs.local:
-			// The guard has seen to it where there are no keys, but there may have
-			// been some then.
+			// The guard has checked this if there are no keys, but there may have been keys then.
 			why := a.notLocal(r)
 			if why == "" && slices.Contains(needs.roles, apikey.RoleCheck) && a.foreign(r, http.MethodPost) {
 				// A check spends with any method, so that the guard's exception for GET does not hold.
@@ -87,7 +84,7 @@ func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// showsKey reports whether a request has what may be a key, for a route with these needs.
+// showsKey reports whether a request has a possible key, for a route with these needs.
 func showsKey(r *http.Request, needs rights) bool {
 	names := keyHeaders
 	if !needs.clientKey {

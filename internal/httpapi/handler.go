@@ -26,7 +26,7 @@ type Handler struct {
 	idleTimeout time.Duration // of a connection without a request
 }
 
-// SetPools replaces the pools of the configuration, for what operators see from now on. It is safe at any time.
+// SetPools replaces the pools of the configuration, as operators see them from now on. It is safe at any time.
 func (h *Handler) SetPools(pools []shaper.Pool) {
 	if h.ops != nil {
 		h.ops.pools.Store(&pools)
@@ -42,8 +42,8 @@ func (h *Handler) SetKeys(keys []apikey.Key) {
 	}
 }
 
-// Drain makes /readyz answer 503 from now on, so that load balancers send no new
-// requests. Requests that come anyway are served, and none waits for a result any more. [Serve] calls it.
+// Drain makes /readyz respond with 503 from now on, so load balancers send no new requests. Requests that arrive anyway are served, and none waits for a
+// result any more. [Serve] calls it.
 func (h *Handler) Drain() { h.draining.begin() }
 
 // route is a method and a path of an API, in the grammar of http.ServeMux.
@@ -55,14 +55,14 @@ type route struct {
 	op           *Described // nil where openapi.yaml is written by hand
 }
 
-// newHandler serves routes behind everything that all requests pass.
+// newHandler serves routes behind the handlers that all requests pass.
 //
 // elsewhere, if not nil, are the routes that the other program serves, by the name of that program.
 func newHandler(routes []route, elsewhere map[string][]route, a *access, b *bounds, draining *draining, log *slog.Logger) *Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		serve := r.serve
-		if r.path != livePath && r.path != readyPath { // probes are answered also where all places are taken
+		if r.path != livePath && r.path != readyPath { // probes are served even at the bound of requests
 			serve = b.place(serve)
 		}
 		mux.HandleFunc(strings.TrimLeft(r.method+" "+r.path, " "), a.allow(r.needs, serve))
@@ -77,11 +77,11 @@ func newHandler(routes []route, elsewhere map[string][]route, a *access, b *boun
 	return &Handler{Handler: observe(log, lastUnlessPlaced(limitUnread(a.guard(cutProxied(cutOriginal(orProblem(mux, others))))))), draining: draining, access: a, connections: b.places}
 }
 
-// noHandler stands where only the pattern of a route counts.
+// noHandler is the handler of routes of which only the pattern counts.
 func noHandler(http.ResponseWriter, *http.Request) {}
 
-// orProblem serves what mux has a route for, and makes problems of its 404
-// and 405. A path that only another program serves is answered with where that is.
+// orProblem serves the routes of mux, and turns its 404 and 405 into problems. For a path that only another program serves, the problem names that
+// program.
 func orProblem(mux *http.ServeMux, others map[string]*http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		other, pattern := mux.Handler(r)
@@ -123,9 +123,8 @@ func (h headerOnly) WriteHeader(int)             {}
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.:/+=-]{1,128}$`)
 
-// observe gives every request an id: the client's if it is a sane one, else a new one. It logs the
-// request at level debug and answers a panic with 500. The text of a panic goes to the
-// log only.
+// observe gives every request an id: the client's if it is valid, otherwise a new one. It logs the request at level debug and responds to a panic with
+// 500. The text of a panic goes to the log only.
 func observe(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
@@ -156,7 +155,7 @@ func observe(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// statusWriter remembers the status of the answer; 0 means none yet.
+// statusWriter records the status of the response; 0 means none yet.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

@@ -18,16 +18,16 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Places of a field of the input of an [Operation], by its tag in. Without a tag it is a member of the body.
+// The part of a request that holds a field of the input of an [Operation], by its tag in. Without a tag it is a member of the body.
 const (
 	inPath  = "path"
 	inQuery = "query"
-	inBody  = "body"  // it is the body: a json.RawMessage, and its function knows the members
+	inBody  = "body"  // it is the body: a json.RawMessage, whose members its function reads
 	inLines = "lines" // it is the body: lines of JSON, which its function reads
 )
 
-// field is a field of the input of an operation. Its name is that of its json tag. The tag jsonschema has its bounds, as in
-// openapi.yaml: minimum, maximum, minItems and maxItems of a number or a list; and required.
+// field is a field of the input of an operation, named by its json tag. Its tag jsonschema has its bounds, as in openapi.yaml: minimum, maximum,
+// minItems and maxItems of a number or a list; and required.
 type field struct {
 	name, in string
 	index    []int
@@ -79,7 +79,7 @@ func inputOf(t reflect.Type) []field {
 	return fields
 }
 
-// readParameters reads what stands in the path and in the query. strict: a parameter of the query that no field has is a fault.
+// readParameters reads the parameters in the path and in the query. With strict, an unknown parameter of the query is a fault.
 func readParameters(r *http.Request, fields []field, in reflect.Value, strict bool) *fault {
 	var d jobDecoder // for its readers of values
 	query := r.URL.Query()
@@ -112,12 +112,12 @@ func readParameters(r *http.Request, fields []field, in reflect.Value, strict bo
 	return nil
 }
 
-// takesBody reports whether some of the fields stand in a body.
+// takesBody reports whether some of the fields are in a body.
 func takesBody(fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.in != inPath && f.in != inQuery })
 }
 
-// readMembers reads a body of at most so many bytes, strictly: the faults are those of all its members.
+// readMembers reads a body of up to most bytes, strictly, and returns the faults of all its members.
 func readMembers(w http.ResponseWriter, r *http.Request, fields []field, in reflect.Value, most int64) *fault {
 	if at := slices.IndexFunc(fields, func(f field) bool { return f.in == inLines }); at >= 0 {
 		_, f := mediaType(r, typeNDJSON)
@@ -237,7 +237,7 @@ type requestWriter struct {
 	raw     []byte
 }
 
-// fields writes the input of an operation. What is zero is left out, but in a path.
+// fields writes the input of an operation. Zero values are left out, except in a path.
 func (w *requestWriter) fields(fields []field, of reflect.Value) error {
 	w.query = url.Values{}
 	for i := range fields {

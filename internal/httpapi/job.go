@@ -34,7 +34,7 @@ func (p *producer) oneJob() oneJob {
 	}
 }
 
-// fault makes a fault of the error of an operation.
+// fault returns the fault of an error of an operation.
 func (p *producer) fault(r *http.Request, err error) *fault {
 	if errors.Is(err, shaper.ErrUnknownBucket) {
 		return newFault(codeUnknownBucket, "bucket %q is not configured", r.PathValue("bucket"))
@@ -67,7 +67,7 @@ func (j oneJob) routes() []route {
 	}
 }
 
-// faultOf makes a fault of the error of an operation on a job.
+// faultOf returns the fault of an error of an operation on a job.
 func (j oneJob) faultOf(r *http.Request, err error) *fault {
 	if errors.Is(err, shaper.ErrNotFound) {
 		return newFault(codeUnknownJob, "no such job: %q: bucket %q has none of this id, and remembers none", r.PathValue("id"), r.PathValue("bucket"))
@@ -75,7 +75,7 @@ func (j oneJob) faultOf(r *http.Request, err error) *fault {
 	return j.fault(r, err)
 }
 
-// look looks at a job. Its bucket may have left the configuration.
+// look reads a job. Its bucket may have been removed from the configuration.
 func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
 	if !shaper.ValidID(in.ID) {
 		return shaper.JobInfo{}, shaper.ErrNotFound
@@ -83,7 +83,7 @@ func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
 	return j.job(ctx, in.Bucket, in.ID)
 }
 
-// show answers a job, with its headers to readers.
+// show returns a job, with its headers for keys with the role read.
 func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
 	info, err := j.look(r.Context(), in)
 	key := keyOf(r)
@@ -101,7 +101,7 @@ func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
 	return nil, shaper.ErrNotFound
 }
 
-// addEnd adds how a job ended, where its bucket keeps that and the key may know it.
+// addEnd adds how a job ended, if its bucket keeps that and the key may see it.
 func (j oneJob) addEnd(r *http.Request, info *shaper.JobInfo) {
 	if b, err := j.bucket(info.Bucket); err == nil && b.Results.Retention == 0 {
 		return
@@ -112,7 +112,7 @@ func (j oneJob) addEnd(r *http.Request, info *shaper.JobInfo) {
 	}
 }
 
-// attempts answers how the last attempts of a job ended.
+// attempts returns the outcomes of a job's last attempts.
 func (j oneJob) attempts(r *http.Request, in *JobName) (*AttemptList, error) {
 	info, err := j.look(r.Context(), in)
 	if err == nil && info.State == shaper.StateDone {
@@ -140,7 +140,7 @@ func (j oneJob) drop(r *http.Request, in *JobName) (*opsview.Job, error) {
 	return &opsview.Job{ID: in.ID, Bucket: in.Bucket, State: state}, err
 }
 
-// mayKnow returns [shaper.ErrNotFound] of a job that the key of a request may know nothing of.
+// mayKnow returns [shaper.ErrNotFound] for a job that the key of a request may not see.
 func (j oneJob) mayKnow(r *http.Request, in *JobName) error {
 	if !shaper.ValidID(in.ID) {
 		return shaper.ErrNotFound
@@ -156,8 +156,8 @@ func (j oneJob) mayKnow(r *http.Request, in *JobName) error {
 	return err
 }
 
-// isKnownOf is isOf for a job by what is known of it. Of a job that has ended that is no flow. Then it is in one of the key's if
-// its caller has no key for others.
+// isKnownOf is isOf for a job by its stored state. A job that has ended has no flow there. It counts as in the key's flows if it is of the key's caller,
+// and all keys of that caller are for the same flows and groups.
 func (j oneJob) isKnownOf(key *apikey.Key, info *shaper.JobInfo) bool {
 	if !info.Enqueued.IsZero() || !key.IsBound() {
 		return j.isOf(key, info.Owner, info.Bucket, info.Group, info.Flow)
@@ -177,7 +177,7 @@ func (j oneJob) isOf(key *apikey.Key, owner shaper.Owner, bucketName, group, flo
 	return err == nil && key.MayEnqueue(&bucket, group, flow)
 }
 
-// result answers how a job ended.
+// result returns how a job ended.
 func (j oneJob) result(r *http.Request, in *JobName) (*opsview.Result, error) {
 	if !shaper.ValidID(in.ID) {
 		return nil, shaper.ErrNotFound
@@ -206,7 +206,7 @@ func (j oneJob) result(r *http.Request, in *JobName) (*opsview.Result, error) {
 	return nil, problem
 }
 
-// whyNoResult says of a job that has ended why it has no result.
+// whyNoResult returns why a job that has ended has no result.
 func (j oneJob) whyNoResult(ctx context.Context, bucket, id string, state shaper.State) string {
 	kept := "the bucket keeps results for result_retention, and no more than results_max and results_bytes"
 	switch state {

@@ -15,7 +15,7 @@ type JobName struct {
 	ID string `json:"id" in:"path"`
 }
 
-// JobQuery says which jobs a list has.
+// JobQuery selects the jobs of a list.
 type JobQuery struct {
 	BucketName
 
@@ -38,7 +38,7 @@ type JobQuery struct {
 	Page
 }
 
-// JobRetry says which jobs are to be tried again now: those of a flow, or all.
+// JobRetry selects the jobs to retry now: those of a flow, or all.
 type JobRetry struct {
 	BucketName
 
@@ -48,79 +48,78 @@ type JobRetry struct {
 	// The group of the flow, in a bucket with groups.
 	Group *string `json:"group,omitempty"`
 
-	// All jobs of the bucket that wait for another attempt. It goes with no flow and no group.
+	// All jobs of the bucket that wait for another attempt. It excludes flow and group.
 	All bool `json:"all,omitempty"`
 }
 
-// Page says how much a list of jobs has.
+// Page selects a page of a list of jobs.
 type Page struct {
-	// Tell the payloads, too.
+	// Include the payloads.
 	Payload bool `json:"payload" in:"query"`
 
 	// How many at most.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000,default=100"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 
-// AttemptList is how the last attempts of a job ended.
+// AttemptList lists the outcomes of a job's last attempts.
 type AttemptList struct {
 	Attempts []opsview.Attempt `json:"attempts"`
 }
 
-// DeadQuery says which dead letters a list has.
+// DeadQuery selects the dead letters of a list.
 type DeadQuery struct {
 	BucketName
 	operator.DeadFilter `in:"query"`
 	Page
 
-	// Leave out so many of the newest; with no filter and no cursor. The answer then has no next: go on with the offset and the number of those in
-	// it.
+	// Skip this many of the newest; with no filter and no cursor. The response then has no next: add the number of its dead letters to the offset.
 	Offset *int `json:"offset" in:"query" jsonschema:"minimum=0"`
 }
 
-// DeadReasonsQuery says of which dead letters the reasons are summed up.
+// DeadReasonsQuery selects the dead letters whose reasons are counted.
 type DeadReasonsQuery struct {
 	BucketName
 	operator.DeadFilter `in:"query"`
 
-	Cursor string `json:"cursor" in:"query"` // next of an answer
+	Cursor string `json:"cursor" in:"query"` // `next` of a response
 }
 
 // DeadReasons are why jobs died.
 type DeadReasons struct {
-	// Those of most letters first.
+	// The most frequent first.
 	Reasons []operator.DeadReason `json:"reasons"`
 	Looked  int                   `json:"looked_at"`
 	Next    string                `json:"next,omitempty"` // the cursor to go on with; none at the end
 }
 
-// DeadChoice says which dead letters are to be changed: those of ids, those that the filter means, or all.
+// DeadChoice selects the dead letters to change: by ids, by a filter, or all.
 type DeadChoice struct {
 	BucketName
 
 	IDs []string `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=200"`
 
-	// All that is given has to hold.
+	// Conditions are combined with AND.
 	Filter operator.DeadFilter `json:"filter,omitzero"`
 
-	// Every dead letter. An empty filter does not mean that, but with dry_run.
+	// Every dead letter. An empty filter means that only with dry_run.
 	All    bool   `json:"all,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 
 	// Only count; not with ids.
 	DryRun bool `json:"dry_run,omitempty"`
 
-	// The bucket's name. To drop letters it is required, but with ids and with dry_run.
+	// The bucket's name. Required to drop dead letters, except with ids and with dry_run.
 	Confirm string `json:"confirm,omitempty"`
 }
 
-// DeadRedrive says which dead letters are to be redriven.
+// DeadRedrive selects the dead letters to redrive.
 type DeadRedrive struct {
 	DeadChoice
 
-	// With all: redrive so many at most; without a cursor, and the answer has no next.
+	// With all: the highest number to redrive; without a cursor, and the response has no next.
 	Limit int `json:"limit,omitempty" jsonschema:"minimum=1,maximum=1000"`
 }
 

@@ -24,11 +24,11 @@ type LimitList struct {
 	Limits []*LimitView `json:"limits"`
 }
 
-// LimitView is a limit. A change is answered without configured and override.
+// LimitView is a limit. The response to a change has neither configured nor override.
 type LimitView struct {
 	Name string `json:"name"`
 
-	// In the configuration of this process. Not in the answer to a change.
+	// In the configuration of this process. Not in the response to a change.
 	Configured *admission.Limit `json:"configured,omitempty"`
 	InForce    *admission.Limit `json:"in_force"`
 
@@ -36,11 +36,11 @@ type LimitView struct {
 	Override *admission.Patch `json:"override,omitempty"`
 }
 
-// LimitRefusals is whom a limit refuses.
+// LimitRefusals lists the callers that a limit refuses.
 type LimitRefusals struct {
 	Limit string `json:"limit"`
 
-	// A caller is that of an API key (key:NAME), an address (addr:ADDRESS), or the key that the limit counts by.
+	// A caller is an API key (key:NAME), an address (addr:ADDRESS), or the key that the limit counts by.
 	Callers []fleet.Refusals `json:"callers"`
 
 	// How often others were refused.

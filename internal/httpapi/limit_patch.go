@@ -8,8 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// decodePatch reads a change of a limit, strictly: joined errors, each a
-// [*shaper.FieldError]. Whether the limit is valid with it is not looked at.
+// decodePatch reads a change of a limit, strictly: joined errors, each a [*shaper.FieldError]. It does not check whether the changed limit is valid.
 func decodePatch(data []byte) (admission.Patch, error) {
 	var p admission.Patch
 	if err := checkJSON(data); err != nil {
@@ -83,8 +82,7 @@ func (d *jobDecoder) tiers(field string, value []byte) map[string]admission.Rate
 	return tiers
 }
 
-// patchFaults makes faults of what makes a limit not valid: lines that begin
-// with the key.
+// patchFaults returns the faults of an invalid limit: lines that begin with the key.
 func patchFaults(err error) []*shaper.FieldError {
 	var faults []*shaper.FieldError
 	for line := range strings.Lines(err.Error()) {

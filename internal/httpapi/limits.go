@@ -18,7 +18,7 @@ type BucketLimits interface {
 	ResetLimit(ctx context.Context, name string) error
 }
 
-// limitOps serve the routes by which limits are looked at and changed. Both servers have them.
+// limitOps serves the routes that show and change limits. Both servers have them.
 type limitOps struct {
 	limits  Limits       // nil: there are none
 	buckets BucketLimits // the same limits as the buckets count them; nil: none
@@ -35,7 +35,7 @@ func (l limitOps) routes() []route {
 	}
 }
 
-// fault makes a fault of an error of the limiter.
+// fault returns the fault of an error of the limiter.
 func (l limitOps) fault(r *http.Request, err error) *fault { return limitFault(r, l.store, err) }
 
 func limitViewOf(info *admission.LimitInfo) *LimitView {
@@ -75,8 +75,7 @@ func (l limitOps) show(r *http.Request, in *LimitName) (*LimitView, error) {
 	return nil, err
 }
 
-// change changes a limit for all processes, until the override is reset: where it is asked on its own, and then in every bucket that
-// names it.
+// change changes a limit for all processes, until the override is reset: first the standalone limit, then the limit in every bucket that names it.
 func (l limitOps) change(r *http.Request, in *LimitPatch) (*LimitView, error) {
 	patch, err := decodePatch(in.Patch)
 	if err != nil {
@@ -100,8 +99,7 @@ func (l limitOps) reset(r *http.Request, in *LimitName) (*LimitView, error) {
 	})
 }
 
-// limitChange is a change that is made twice: to the limit that is asked on its own, and
-// to the limit of buckets.
+// limitChange is a change that is made twice: to the standalone limit, and to the limit of buckets.
 type limitChange struct {
 	limit   func(ctx context.Context, name string) (admission.Limit, error)
 	buckets func(ctx context.Context, name string) error
@@ -146,7 +144,7 @@ func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitV
 	return &LimitView{Name: name, InForce: &inForce}, nil
 }
 
-// showRefusals answers whom a limit refused. A limit that only buckets of other configurations name is known by its refusals.
+// showRefusals returns the callers that a limit refused. A limit that is only in other configurations is known by its refusals.
 func (o *ops) showRefusals(r *http.Request, in *LimitName) (*LimitRefusals, error) {
 	s, err := o.buckets.Fleet().Look(r.Context())
 	if err != nil {

@@ -29,7 +29,7 @@ func lingering(stop *draining, next http.Handler) http.Handler {
 			return
 		}
 		body := &followedBody{ReadCloser: r.Body}
-		followed := r.WithContext(r.Context()) // the server of net/http looks at the type of its own body
+		followed := r.WithContext(r.Context()) // the server of net/http checks the type of its own body
 		followed.Body = body
 		next.ServeHTTP(w, followed)
 		if !body.ended && w.Header().Get("Content-Length") != "" { // without a length the client would wait for the end of the response
@@ -38,7 +38,7 @@ func lingering(stop *draining, next http.Handler) http.Handler {
 	})
 }
 
-// linger drops what is left of a body, until a bound is reached or stop is done. The client may close first: it has its response.
+// linger discards the rest of a body, until a bound is reached or stop is done. The client may close first: it has its response.
 func linger(w http.ResponseWriter, body io.Reader, stop context.Context) {
 	if http.NewResponseController(w).Flush() != nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// bucketOrders are the orders of buckets, by their words. Those of numbers have the largest first.
+// bucketOrders are the orders of buckets, by name. Orders by numbers have the largest first.
 var bucketOrders = map[string]func(a, b *opsview.Bucket) int{
 	"name":      func(a, b *opsview.Bucket) int { return cmp.Compare(a.Name, b.Name) },
 	"waiting":   func(a, b *opsview.Bucket) int { return cmp.Compare(b.Unfinished-b.InFlight, a.Unfinished-a.InFlight) },

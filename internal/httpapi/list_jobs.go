@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-const jobsAtOnce = 100 // jobs or dead letters of a list that names no limit
+const jobsAtOnce = 100 // jobs or dead letters on a page without a limit
 
 // of is the bucket whose jobs are listed.
 func (p *Page) of(bucket operator.Bucket) operator.Bucket {
@@ -27,7 +27,7 @@ func (p *Page) limit() int {
 	return p.Limit
 }
 
-// Asked says for people which jobs a query means, of those in its state; "" if it means all.
+// Asked describes for people the jobs of their state that a query selects; "" if it selects all.
 func (q *JobQuery) Asked() string {
 	var asked strings.Builder
 	add := func(given bool, format string, args ...any) {
@@ -48,14 +48,14 @@ func (q *JobQuery) Asked() string {
 	return asked.String()
 }
 
-// listJobs answers jobs that wait or are in flight, and where to go on.
+// listJobs returns one page of jobs that wait or are in flight, and the cursor of the next.
 func (o *ops) listJobs(r *http.Request, in *JobQuery) (*opsview.JobPage, error) {
 	filter := operator.JobFilter{State: in.State, Flow: in.Flow, Group: in.Group, Since: in.Since, Until: in.Until}
 	page, err := in.of(o.buckets.Bucket(in.Bucket)).Find(r.Context(), filter, in.Cursor, in.limit())
 	answer := &opsview.JobPage{Jobs: make([]*opsview.Job, len(page.Jobs)), Looked: page.Looked, Next: page.Next}
 	for i := range page.Jobs {
 		view := opsview.JobOf(&page.Jobs[i])
-		// One job's own address tells what holds it back, and where it is.
+		// The page of a single job says why it waits, and its position.
 		view.Why, view.BlockedBy, view.Position, view.ETA = "", nil, nil, view.Due
 		if ended := page.Jobs[i].Ended; ended != nil {
 			view.LastAttempts = opsview.Attempts(ended.Deliveries())

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Bounds of what the lists of jobs of one caller may take: each costs Redis some milliseconds and this process some mebibytes.
+// Bounds of the concurrent lists of jobs of one caller: each costs Redis some milliseconds and this process some mebibytes.
 const (
 	listsAtOnce = 4
 	listWait    = 10 * time.Second // for those before
 )
 
-// lists has each caller list a few times at a time. Further lists wait. It is safe for concurrent use.
+// lists bounds the concurrent lists of each caller. Further lists wait. It is safe for concurrent use.
 type lists struct {
 	mu    sync.Mutex
 	lanes map[string]*lane // of callers that list now

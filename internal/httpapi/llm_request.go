@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// visit is a request to a route, from its arrival to the last byte of its answer.
+// visit is a request to a proxy route, from its arrival to the last byte of its response.
 type visit struct {
 	*producer
 	RouteBucket
@@ -20,10 +20,10 @@ type visit struct {
 	r       *http.Request
 	began   time.Time
 	timeout time.Duration // that the client waits until its request is sent
-	address string        // what the API is asked: see addressOf
+	address string        // path and query of the API: see addressOf
 	body    *llm.Body
 
-	asked, sent string // the model that the client asked, and the one that a fallback is asked in its place; "" where it is the same
+	asked, sent string // the model of the request, and the fallback's model in its place; "" if it is the same
 	ask         *llm.Ask
 }
 
@@ -57,7 +57,7 @@ func (v *visit) mayUse(bucket string) *fault {
 	return nil
 }
 
-// job makes the job of a request. Its payload stays here.
+// job builds the job of a request. The payload stays in this process.
 func (v *visit) job() (shaper.Job, *fault) {
 	v.ask = v.API.Worker.AskOf(v.address, v.body)
 	v.ask.Asked = v.asked
@@ -87,8 +87,8 @@ func (v *visit) job() (shaper.Job, *fault) {
 	return job, bound(v.r, &settings, &light)
 }
 
-// fallBack makes the job of a request anew, for the bucket that takes it if the first one would have it wait for too long. It reports whether there is
-// one for this model, or the model that it is mapped to, and for this client.
+// fallBack builds the job again for the fallback bucket, which gets the request if it would wait too long in the first one. It reports whether there is
+// a fallback for this model, or the model that it is mapped to, and for this client.
 func (v *visit) fallBack() (job shaper.Job, isThere bool) {
 	to := v.Fallback
 	if to == nil || v.mayUse(to.API.Bucket) != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// LLMRoutes names the buckets behind a route to the APIs of language models, in the order of the configuration; none of a route that there is not. A route is a
-// path of the proxy whose answers pass to the client as they come. In between a request waits as a job for its slot. The process that took it calls
-// the API itself, by the permit of the job: see [llm.Transport].
+// LLMRoutes returns the buckets of a proxy route to the APIs of language models, in the order of the configuration; none for an unknown route. A proxy route
+// streams responses to the client. Before, a request waits as a job for its slot. The process that accepted it calls the API itself, by the permit of
+// the job: see [llm.Transport].
 //
 //	client ──► route ──► bucket ──► dispatcher
-//	             │ ◄──── ticket ─────┘
+//	             │ ◄───── ticket ─────┘
 //	       ◄───► └──────────────────────────────► API
 type LLMRoutes func(llmRoute string) []RouteBucket
 
@@ -25,6 +25,6 @@ type RouteBucket struct {
 	Fallback      *RouteBucket
 	FallbackAfter time.Duration
 
-	// FallbackModels says which model of the fallback answers for a model of this bucket. A model that it does not have is asked by its own name.
+	// FallbackModels maps models of this bucket to models of the fallback. A model that is not in it keeps its name.
 	FallbackModels map[string]string
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 )
 
-// Local is an [http.RoundTripper] that has the operator's API answer in this process, whatever the address of a request. No
-// request is refused for its caller.
+// Local is an [http.RoundTripper] that serves requests by the operator's API in this process, whatever their address. It accepts every caller.
 type Local struct{ handler http.Handler }
 
-// NewLocal returns the operator's API of a configuration, without its metrics and logs. author is the author of every change. The keys name
-// callers, and none is asked for. A purge and a release of all flows take as long as they take.
+// NewLocal returns the operator's API of a configuration, without its metrics and logs. author is the author of every change. The keys name callers, and
+// requests need none. A purge and a release of all flows have no time bound.
 func NewLocal(cfg OpsConfig, author string) Local {
 	log := slog.New(slog.DiscardHandler)
 	draining := newDraining()
@@ -32,8 +31,8 @@ func NewLocal(cfg OpsConfig, author string) Local {
 	return Local{newHandler(routes, nil, a, newBounds("", 0, 0, a.address), draining, log)}
 }
 
-// RoundTrip answers a request. It returns no error. An answer that is flushed is a stream: the handler goes on until its reader closes it, or the
-// request's context ends.
+// RoundTrip serves a request. It returns no error. A flushed response is a stream: the handler goes on until the reader closes it, or the request's
+// context ends.
 func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	in := r.Clone(ctx)
@@ -63,7 +62,7 @@ func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// streamBody is the body of an answer whose handler goes on.
+// streamBody is the body of a response whose handler goes on.
 type streamBody struct {
 	*io.PipeReader
 
@@ -78,14 +77,14 @@ func (b streamBody) Close() error {
 	return err
 }
 
-// memoryAnswer is an answer that stays in memory, until it is flushed.
+// memoryAnswer is a response that stays in memory until it is flushed.
 type memoryAnswer struct {
 	header  http.Header
 	status  int
 	body    bytes.Buffer
 	flushed chan struct{}
 	reader  *io.PipeReader
-	stream  *io.PipeWriter // of what comes after the first flush, nil before
+	stream  *io.PipeWriter // of the bytes after the first flush, nil before
 }
 
 func (w *memoryAnswer) Header() http.Header    { return w.header }
@@ -98,7 +97,7 @@ func (w *memoryAnswer) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// FlushError has what was written so far read, and what comes from now on.
+// FlushError makes the bytes so far, and all later ones, available to the reader.
 func (w *memoryAnswer) FlushError() error {
 	if w.stream != nil {
 		return nil
@@ -111,8 +110,8 @@ func (w *memoryAnswer) FlushError() error {
 
 type causeKey struct{}
 
-// WithCause returns a context for requests to a [Local], and where it leaves the error of Redis that a request was answered 500 or
-// 503 for. A server elsewhere leaves none there.
+// WithCause returns a context for requests to a [Local], and a pointer to the Redis error behind a response of 500 or 503. A remote server sets no
+// error.
 func WithCause(ctx context.Context) (context.Context, *error) {
 	var err error
 	return context.WithValue(ctx, causeKey{}, &err), &err

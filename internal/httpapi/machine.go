@@ -30,10 +30,9 @@ func (a *access) refuse(why string) *fault {
 	return newFault(codeForbidden, "this server has no API keys and serves only programs of its own machine; the request is refused because %s", why)
 }
 
-// notLocal returns why a request is not from a program of this machine, or "". A request
-// through a proxy is not, unless the configuration trusts the proxy: it may come from anywhere.
-// A request for another host name is not: a web page gets past the same-origin rule by such a
-// name (DNS rebinding).
+// notLocal returns why a request is not from a program of this machine, or "". A request through a proxy may come from anywhere: it counts as local only
+// if the configuration trusts the proxy. A request for another host name is not local: a web page can bypass the same-origin rule by such a name (DNS
+// rebinding).
 func (a *access) notLocal(r *http.Request) string {
 	peer := httplimit.Peer(r)
 	header := forwardingHeader(r.Header)

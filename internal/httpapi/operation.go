@@ -10,35 +10,35 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 )
 
-// Operation is an operation of the operator's API, described once. From it come its route, its part of openapi.yaml (scripts/operations),
-// its row in docs/http-api.md, and the request by which a program calls it.
+// Operation is an operation of the operator's API, described once. It is the source of its route, its part of openapi.yaml (scripts/operations), its row
+// in docs/http-api.md, and the request by which a program calls it.
 //
-// The fields of In are what it takes: each a member of the body, or with the tag in:"path" or in:"query" a parameter. See field. Out is what
-// it answers; one with a method Status names the status, which else is 200. The comments of both types are their descriptions.
+// The fields of In are the input: each a member of the body, or with the tag in:"path" or in:"query" a parameter. See field. Out is the response; its
+// method Status, if it has one, returns the status, which is 200 otherwise. The comments of both types are their descriptions.
 type Operation[In, Out any] struct {
 	ID           string // in openapi.yaml
 	Method, Path string // in the grammar of http.ServeMux
 
 	Summary     string
 	Description string
-	Answer      string // what it answers, where Summary does not say it
+	Answer      string // description of the response, if Summary does not have it
 
 	Commands []string // of the command line that call it
 
 	Roles      []apikey.Role // one of them is needed, or RoleAdmin
 	AllBuckets bool          // and a key for all buckets
 
-	Faults       []code // that it can answer, besides those of its parameters and its body, of keys, and of a store that fails
+	Faults       []code // the faults that it returns, besides those of its parameters and its body, of keys, and of a store that fails
 	OptionalBody bool   // may be missing
 	MaxBody      int64  // bytes; 0 is maxControlBytes
-	StrictQuery  bool   // a parameter that it does not know is a fault
-	Events       bool   // it answers server-sent events, whose data are Out
+	StrictQuery  bool   // an unknown parameter is a fault
+	Events       bool   // the response is server-sent events, whose data are Out
 	InParts      bool   // clients make it in several requests, which have one record in the audit
 }
 
 const maxControlBytes = 64 << 10
 
-// Described is what an [Operation] says of itself, for openapi.yaml and the docs.
+// Described is the description of an [Operation], for openapi.yaml and the docs.
 type Described struct {
 	ID, Method, Path, Summary, Description, Answer string
 
@@ -68,7 +68,7 @@ func (op *Operation[In, Out]) described() *Described {
 	return d
 }
 
-// bind makes the route of an operation. do carries it out. Its error is a *fault or a *problem; of makes a fault of any other one.
+// bind returns the route of an operation. do carries it out. Its error is a *fault or a *problem; of returns the fault of any other error.
 func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation[In, Out], do func(r *http.Request, in *In) (Out, error)) route {
 	d := op.described()
 	serve := func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func bind[In, Out any](of func(r *http.Request, err error) *fault, op *Operation
 		if answer, ok := any(out).(interface{ Status() int }); ok {
 			status = answer.Status()
 		}
-		if r.Method != http.MethodGet { // a change has been made: its answer is written in any case
+		if r.Method != http.MethodGet { // a change has been made: its response is written in any case
 			writeJSON(w, status, out)
 		} else if f := usageOf(r).answer(w, status, out); f != nil {
 			f.write(w, r)
@@ -117,7 +117,7 @@ func writeFault(w http.ResponseWriter, r *http.Request, err error, of func(r *ht
 	}
 }
 
-// ContentType is that of the body of a request.
+// ContentType returns the content type of the request's body.
 func (op *Operation[In, Out]) ContentType() string {
 	if slices.ContainsFunc(inputOf(reflect.TypeFor[In]()), func(f field) bool { return f.in == inLines }) {
 		return typeNDJSON
@@ -125,7 +125,7 @@ func (op *Operation[In, Out]) ContentType() string {
 	return typeJSON
 }
 
-// Request makes the request of an operation: its path with the query, and its body, nil if it has none.
+// Request builds the request of an operation: its path with the query, and its body, nil if it has none.
 func (op *Operation[In, Out]) Request(in *In) (target string, body []byte, err error) {
 	w := requestWriter{path: op.Path}
 	if err := w.fields(inputOf(reflect.TypeFor[In]()), reflect.ValueOf(in).Elem()); err != nil {

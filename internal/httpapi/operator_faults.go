@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// fault makes a fault of the error of an operation.
+// fault returns the fault of an error of an operation.
 func (o *ops) fault(r *http.Request, err error) *fault {
 	if bad, ok := errors.AsType[*operator.InvalidChangeError](err); ok {
 		return invalid(patchFaults(bad.Err))
@@ -49,7 +49,7 @@ func (o *ops) fault(r *http.Request, err error) *fault {
 	return f
 }
 
-// unknownBucket says which buckets there are, of those of the caller's key.
+// unknownBucket returns a fault that lists the existing buckets of the caller's key.
 func (o *ops) unknownBucket(r *http.Request, name string) *fault {
 	names := slices.Clone(o.buckets.Buckets())
 	if key := keyOf(r); key != nil {
@@ -65,7 +65,7 @@ func (o *ops) unknownPool(name string) *fault {
 	return newFault(codeUnknownPool, "unknown pool %q: the buckets of the configuration are in %s", name, cmp.Or(strings.Join(o.buckets.Pools(), ", "), "none"))
 }
 
-// conflictFault tells of a schedule in the way, but not in which bucket it is, if that is none of the key's.
+// conflictFault returns a fault that names a conflicting schedule. It names the schedule's bucket only if it is one of the key's.
 func conflictFault(r *http.Request, conflict *operator.ScheduleConflictError) *fault {
 	if slices.ContainsFunc(conflict.Buckets, func(bucket string) bool { return isForeign(r, bucket) }) {
 		return newFault(codeScheduleConflict, "schedule %q: the name is taken in a bucket that the key is not for: choose another name", r.PathValue("schedule"))
@@ -73,7 +73,7 @@ func conflictFault(r *http.Request, conflict *operator.ScheduleConflictError) *f
 	return newFault(codeScheduleConflict, "%s", conflict)
 }
 
-// isForeign reports whether a bucket is none of those of the caller's key.
+// isForeign reports whether a bucket is outside of those of the caller's key.
 func isForeign(r *http.Request, bucket string) bool {
 	key := keyOf(r)
 	return key != nil && !key.MayUse(bucket)

@@ -45,13 +45,13 @@ type Buckets interface {
 type OpsConfig struct {
 	Buckets Buckets
 	Keys    []apikey.Key        // the API keys; without any, only programs of this machine are served
-	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
+	Metrics prometheus.Gatherer // the metrics of /metrics; nil has none
 
-	// Exemplars has /metrics show trace ids, to a scraper that asks for OpenMetrics. All others get the text format.
+	// Exemplars adds trace ids to /metrics, for a scraper that requests OpenMetrics. All others get the text format.
 	Exemplars bool
 	Logger    *slog.Logger // nil logs nothing
 
-	// Pools are those of the configuration, also those that no bucket names.
+	// Pools are the pools of the configuration, also those that no bucket names.
 	Pools []shaper.Pool
 
 	// CheckCallbacks, Limits and BucketLimits are as of [ProducerConfig].
@@ -61,21 +61,19 @@ type OpsConfig struct {
 
 	IdleTimeout time.Duration // as of [ProducerConfig]
 
-	// WrongKeys counts requests with a key that the server does not know, and Forbidden, by the name of the key, requests for which it lacks a right;
-	// nil counts none. Sessions are the logins of the console.
+	// WrongKeys counts requests with an unknown key; nil counts none. Sessions are the logins of the console.
 	WrongKeys prometheus.Counter
 	Forbidden *prometheus.CounterVec
 	Sessions  *session.Store
 
-	// Pages, if not nil, are served beside the API.
+	// Pages, if not nil, are served in addition to the API.
 	Pages *Pages
 
-	// Sink adds POST /sink, a receiver to try things out with: it logs what
-	// arrives.
+	// Sink adds POST /sink, a receiver for trying things out: it logs what arrives.
 	Sink bool
 }
 
-// ops serves the routes by which buckets are looked at and controlled.
+// ops serves the routes that show and control buckets.
 type ops struct {
 	buckets Buckets
 	pools   atomic.Pointer[[]shaper.Pool]     // of the configuration
@@ -90,7 +88,7 @@ type ops struct {
 
 	access   *access
 	sessions *session.Store
-	keys     apikey.Ring // of the configuration, where access asks for none
+	keys     apikey.Ring // of the configuration, if access needs none
 
 	callbacks func(bucket string, job *shaper.Job) error // checks their URLs; nil: nothing
 
@@ -117,7 +115,7 @@ func newOps(buckets Buckets, pools []shaper.Pool, keys []apikey.Key, author stri
 	return o
 }
 
-// bucketViews look at buckets; no names are no buckets.
+// bucketViews returns the views of the named buckets, none without names.
 func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Bucket, error) {
 	if len(names) == 0 { // which would mean all
 		return []*opsview.Bucket{}, nil
@@ -146,7 +144,7 @@ func (o *ops) bucketViews(ctx context.Context, names ...string) ([]*opsview.Buck
 	return views, nil
 }
 
-// configured is a bucket of the configuration, nil if it has none of this name.
+// configured returns a bucket of the configuration, nil if it has none with this name.
 func (o *ops) configured(name string) *shaper.Bucket {
 	b, err := o.buckets.Bucket(name).Settings()
 	if err != nil {
@@ -155,7 +153,7 @@ func (o *ops) configured(name string) *shaper.Bucket {
 	return &b
 }
 
-// poolsOf looks at the pools of buckets.
+// poolsOf reads the pools of buckets.
 func (o *ops) poolsOf(ctx context.Context, infos []operator.BucketInfo) (map[string]*operator.PoolDetails, error) {
 	var names []string
 	for _, info := range infos {
@@ -181,7 +179,7 @@ func (o *ops) showBucket(r *http.Request, in *BucketName) (*opsview.Bucket, erro
 	return o.bucketAfter(r, in.Bucket, opsview.Outcome{})
 }
 
-// bucketAfter is a bucket, and what a change of it came to.
+// bucketAfter returns a bucket with the result of its change.
 func (o *ops) bucketAfter(r *http.Request, name string, outcome opsview.Outcome) (*opsview.Bucket, error) {
 	if err := o.knows(r.Context(), name); err != nil {
 		return nil, err
@@ -194,7 +192,7 @@ func (o *ops) bucketAfter(r *http.Request, name string, outcome opsview.Outcome)
 	return views[0], nil
 }
 
-// knows returns [shaper.ErrUnknownBucket] of a bucket that neither the configuration nor Redis has.
+// knows returns [shaper.ErrUnknownBucket] for a bucket that is neither in the configuration nor in Redis.
 func (o *ops) knows(ctx context.Context, name string) error {
 	names, err := o.names(ctx)
 	if err == nil && !slices.Contains(names, name) {

@@ -2,7 +2,7 @@ package httpapi
 
 import "slices"
 
-// routes are all operations by which buckets are looked at and controlled.
+// routes returns all routes that show and control buckets.
 func (o *ops) routes() []route {
 	return slices.Concat([]route{
 		bind(o.fault, ShowStatus, o.showStatus),

@@ -7,8 +7,8 @@ import (
 	"github.com/tundish-io/tundish/internal/apikey"
 )
 
-// Pages are pages for people that a server of the operator's API has below a path, as the console. They use the API in this process, as
-// those who look at them: with their key it decides every right.
+// Pages are pages for people, such as the console, that a server of the operator's API has below a path. They call the API in this process with the
+// visitor's key, which decides every right.
 type Pages struct {
 	Path  string // "/console/"
 	Serve func(host PagesHost) http.Handler
@@ -17,22 +17,22 @@ type Pages struct {
 	Origins *http.CrossOriginProtection
 }
 
-// PagesHost is what a server gives its pages.
+// PagesHost is the part of a server that its pages use.
 type PagesHost struct {
-	// API answers requests in this process. Their context is one of [AsVisitor]; where the server has no keys, it needs none.
+	// API serves requests in this process. Their context is one of [AsVisitor]; a server without keys needs none.
 	API http.RoundTripper
 
-	// Keys are the keys of the server now; none: programs of this machine may do everything, and no others reach the pages.
+	// Keys returns the current keys of the server; without keys, programs of this machine may do everything, and no others reach the pages.
 	Keys func() apikey.Ring
 
-	// WrongKey counts a key from an address that the server does not know.
+	// WrongKey counts an unknown key from an address.
 	WrongKey func(address string)
 }
 
-// Visitor is who looks at a page.
+// Visitor is the user or key that opens a page.
 type Visitor struct {
-	Key     *apikey.Key // that it has shown before, or whose rights User has; nil where the server has none
-	User    string      // whom a trusted proxy has found it to be, "" where no proxy has
+	Key     *apikey.Key // the key that it has shown, or whose rights User has; nil if the server has none
+	User    string      // the user that a trusted proxy authenticated, "" without one
 	Address string
 }
 
@@ -49,7 +49,7 @@ func visitor(r *http.Request) Visitor {
 	return v
 }
 
-// routes has pages be served. Everybody whom the guard lets through may ask for them.
+// routes returns the routes of the pages. Every client that passes the guard may request them.
 func (p *Pages) routes(a *access) (routes []route, bind func(h *Handler)) {
 	if p == nil {
 		return nil, func(*Handler) {}

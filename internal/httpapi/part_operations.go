@@ -38,16 +38,16 @@ type GroupName struct {
 
 func (n GroupName) part() (bucket, name string) { return n.Bucket, n.Group }
 
-// PartPage says how much a list of flows or groups has.
+// PartPage selects a page of a list of flows or groups.
 type PartPage struct {
 	// How many at most.
 	Limit int `json:"limit" in:"query" jsonschema:"minimum=1,maximum=1000,default=100"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 
-// FlowQuery says which flows a list has.
+// FlowQuery selects the flows of a list.
 type FlowQuery struct {
 	BucketName
 	PartPage
@@ -55,20 +55,22 @@ type FlowQuery struct {
 	// Only flows of this group.
 	Group *string `json:"group" in:"query"`
 
-	// Only flows that have this in their name.
+	// Only flows with this text in their name.
 	Q string `json:"q" in:"query"`
 
-	// `true` lists only flows whose receiver keeps them from sending (disabled, held, or with a circuit breaker that is not closed), or fails: its last answer was a 5xx, a timeout or no connection. A receiver that answers 401, 403 or 404 works.
+	// `true` lists only flows that send nothing because of their receiver (disabled, held, or with a circuit breaker that is not closed), or whose
+	// receiver fails: its last response was a 5xx, a timeout or no connection. A receiver that responds with 401, 403 or 404 works.
 	Failing bool `json:"failing" in:"query"`
 
-	// With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows.
+	// With `waiting`, the flows with the most waiting jobs come first, and flows without any are left out. Each page reads all flows.
 	Sort string `json:"sort" in:"query" jsonschema:"enum=waiting"`
 
-	// With `sort`: each page looks at about so many flows alone, the next ones, and has the fullest of these. The answer says how many in `looked_at`.
+	// With `sort`: each page reads only about this many flows, the next ones, and lists the fullest of these. The response has their number in
+	// `looked_at`.
 	Look int `json:"look" in:"query" jsonschema:"minimum=1,maximum=20000"`
 }
 
-// GroupQuery says which groups a list has.
+// GroupQuery selects the groups of a list.
 type GroupQuery struct {
 	BucketName
 	PartPage
@@ -78,7 +80,7 @@ type GroupQuery struct {
 type FlowList struct {
 	Flows []*opsview.Flow `json:"flows"`
 
-	// How many flows it has looked at. Only with look.
+	// How many flows the page has read. Only with look.
 	Looked int `json:"looked_at,omitempty"`
 
 	// The cursor to go on with. Absent at the end.
@@ -93,10 +95,10 @@ type GroupList struct {
 	Next string `json:"next,omitempty"`
 }
 
-// MayCreate is of changes that a mistyped name would make of a flow or a group that does not exist.
+// MayCreate is part of changes that would create a flow or a group if its name were mistyped.
 type MayCreate struct {
-	// `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer
-	// is 404 (unknown-flow, unknown-group), because the name may be mistyped.
+	// `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404
+	// (unknown-flow, unknown-group), because the name may be mistyped.
 	Create bool `json:"create" in:"query"`
 }
 
@@ -130,7 +132,7 @@ type PartPurge[N PartName] struct {
 type FlowEnable struct {
 	FlowName
 
-	// `true` also puts its dead letters with the cause `flow-disabled` back in the queue.
+	// `true` also redrives its dead letters with the cause `flow-disabled`.
 	Redrive bool `json:"redrive" in:"query"`
 }
 
@@ -144,7 +146,7 @@ type FlowRemove struct {
 	// `true` only counts.
 	DryRun bool `json:"dry_run" in:"query"`
 
-	// The next of the answer before.
+	// The `next` of the previous response.
 	Cursor string `json:"cursor" in:"query"`
 }
 
@@ -163,7 +165,7 @@ type PartOperations[N PartName, V, S any] struct {
 var (
 	partFaults = []code{codeNoFlows, codeNoGroups}
 
-	// FlowOperations are those of flows, beside ListFlows, ReleaseFlow, EnableFlow and RemoveFlow.
+	// FlowOperations are the operations of flows, in addition to ListFlows, ReleaseFlow, EnableFlow and RemoveFlow.
 	FlowOperations = partOperations[FlowName, opsview.Flow, opsview.Settings]("flow", "A flow without jobs has zeros: any name may be that of a flow.",
 		"As for a bucket: its jobs are admitted, and other flows are not delayed.", "As for a bucket.",
 		`Secrets are never shown, only their number and their fingerprints. Headers are shown by name only, and the URL by its origin only: `+"`/***`"+`
@@ -175,14 +177,14 @@ Jobs of the flow that name no URL go to `+"`url`"+`, before the bucket's. A job 
 bucket has one. `+"`headers` replace those of a job, and `secrets` sign (Standard Webhooks, `webhook-signature`)"+`. Both are
 sent only to the origin of `+"`url`"+` or, without one, of the bucket's URL: no other receiver sees them.`)
 
-	// GroupOperations are those of groups, beside ListGroups.
+	// GroupOperations are the operations of groups, in addition to ListGroups.
 	GroupOperations = partOperations[GroupName, opsview.Group, shaper.OwnBounds]("group",
 		"Its waiting jobs and its jobs in flight are those of all its flows. A group without jobs has zeros: any name may be that of a group.",
 		"As for a bucket, for all its flows: their jobs are admitted, and other groups are not delayed.", "As for a bucket, flow by flow.",
 		"A group has no settings for deliveries: its flows have them.", "A pause stays.")
 )
 
-// partOperations makes the operations of flows or groups. What differs between the two is given.
+// partOperations returns the operations of flows or groups. The parameters are the texts that differ between the two.
 func partOperations[N PartName, V, S any](kind, show, pause, purge, showSettings, putSettings string) PartOperations[N, V, S] {
 	id := func(verb, rest string) string { return verb + strings.ToUpper(kind[:1]) + kind[1:] + rest }
 	path := "/v1/buckets/{bucket}/" + kind
@@ -216,7 +218,7 @@ on, until it is deleted. Safe to repeat.`),
 			Answer:   "The purge is done, or the jobs are counted.",
 			Summary:  text("Drop all waiting jobs of one $, for good"), Description: purge,
 		},
-		ShowSettings: &Operation[N, *S]{ // what shows the flow or group shows these too
+		ShowSettings: &Operation[N, *S]{ // a flow or group shows these too
 			ID: id("show", "Settings"), Method: "GET", Path: path, Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
 			Answer:  text("The settings; empty if the $ has none."),
 			Summary: text("Show the settings that one $ has of its own"), Description: showSettings,

@@ -14,8 +14,7 @@ import (
 // hidden are the settings that no client can read, so that it cannot send them again.
 var hidden = []shaper.FlowSetting{shaper.FlowURL, shaper.FlowHeaders, shaper.FlowSecrets}
 
-// readPatch reads settings of a flow or a group. Settings that are not named stay. If all are
-// replaced, they are cleared, but for the hidden ones.
+// readPatch reads settings of a flow or a group. Settings without a value stay as they are. With replace they are cleared, except the hidden ones.
 func (p *parts[N, V, P, S]) readPatch(body []byte, replace bool) (operator.FlowPatch, *fault) {
 	patch := p.newPatch(replace)
 	f := readBytesBy(body, func(d *jobDecoder, body []byte) bool {
@@ -85,7 +84,7 @@ func (d *jobDecoder) partSetting(patch *operator.FlowPatch, setting shaper.FlowS
 	d.failed(err)
 }
 
-// partSecrets reads secrets of a flow: all of them, some to add, or the fingerprints of some to remove.
+// partSecrets reads the secrets of a flow: a whole list, some to add, or the fingerprints of some to remove.
 func (d *jobDecoder) partSecrets(patch *operator.FlowPatch, name string, value []byte) {
 	var texts []string
 	if json.Unmarshal(value, &texts) != nil || isNull(value) {

@@ -83,7 +83,7 @@ func (o *ops) groupRoutes() []route {
 	return append(slices.Concat(one, named(one, "group", "groups/{group}", "ByName"), p.formerRoutes(GroupOperations)), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
 }
 
-// routes are those that flows and groups have both.
+// routes returns the routes that flows and groups have in common.
 func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
 	return []route{
 		bind(p.fault, ops.Show, p.show),
@@ -96,7 +96,7 @@ func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
 	}
 }
 
-// formerRoutes are those of the settings by their paths of the version before, which this version still answers.
+// formerRoutes returns the routes of the settings by their deprecated paths.
 func (p *parts[N, V, P, S]) formerRoutes(ops PartOperations[N, V, S]) []route {
 	list := []route{bind(p.fault, ops.ShowSettings, p.showSettings), bind(p.fault, ops.Replace, p.replace), bind(p.fault, ops.Reset, p.reset)}
 	for i, verb := range []string{"show", "put", "delete"} {
@@ -146,7 +146,7 @@ func (p *PartPage) limit() int {
 	return p.Limit
 }
 
-// flowControl is a flow of a bucket, or of a group in it, to look at and to change.
+// flowControl returns the control of a flow, of a bucket or of a group in it.
 func flowControl(b operator.BucketControl, of FlowName) operator.FlowControl {
 	if of.Group != nil {
 		return b.Group(*of.Group).Flow(of.Flow)
@@ -164,7 +164,7 @@ func (o *ops) showGroup(r *http.Request, of *GroupName) (*opsview.Group, error) 
 	return opsview.GroupOf(&info), err
 }
 
-// change makes the change of an operator, and answers the flow or group after it.
+// change makes an operator's change, and returns the changed flow or group.
 func (p *parts[N, V, P, S]) change(r *http.Request, of N, do func(ctx context.Context, part partControl) (opsview.Outcome, error)) (*V, error) {
 	bucket, _ := of.part()
 	var before *V
@@ -203,7 +203,7 @@ func (p *parts[N, V, P, S]) changeKnown(r *http.Request, of N, may MayCreate, do
 	})
 }
 
-// notKnown says that a bucket does not have a flow or a group now.
+// notKnown returns the fault of a flow or a group that the bucket does not have now.
 func (p *parts[N, V, P, S]) notKnown(of N) *fault {
 	code := codeUnknownFlow
 	if p.kind == "group" {
@@ -220,7 +220,7 @@ func (p *parts[N, V, P, S]) pause(r *http.Request, in *PartPause[N]) (*V, error)
 	})
 }
 
-// resume lets one run again.
+// resume ends a pause.
 func (p *parts[N, V, P, S]) resume(r *http.Request, of *N) (*V, error) {
 	return p.change(r, *of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return outcomeOf(part.Resume(ctx))
@@ -236,7 +236,7 @@ func (o *ops) releaseFlow(r *http.Request, in *FlowName) (*opsview.Flow, error) 
 	})
 }
 
-// enableFlow lets a disabled flow run again, and redrives its dead letters, if that is asked.
+// enableFlow enables a disabled flow, and redrives its dead letters if requested.
 func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow, error) {
 	answer := &opsview.EnabledFlow{}
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) {
@@ -255,7 +255,7 @@ func (o *ops) enableFlow(r *http.Request, in *FlowEnable) (*opsview.EnabledFlow,
 	})
 }
 
-// flowAfter is a flow, and what a change of it came to.
+// flowAfter returns a flow with the result of its change.
 func (o *ops) flowAfter(r *http.Request, of *FlowName, outcome opsview.Outcome) (*opsview.Flow, error) {
 	view, err := o.showFlow(r, of)
 	view.Changed = outcome.Changed
@@ -281,7 +281,7 @@ func (p *parts[N, V, P, S]) purge(r *http.Request, in *PartPurge[N]) (*opsview.P
 	})
 }
 
-// set changes settings of one; null has one be as for all.
+// set changes settings of one flow or group; null removes the own value.
 func (p *parts[N, V, P, S]) set(r *http.Request, in *PartPatch[N]) (*V, error) {
 	patch, f := p.readPatch(in.Settings, false)
 	if f != nil {
@@ -306,13 +306,13 @@ func (p *parts[N, V, P, S]) replace(r *http.Request, in *PartReplacement[N]) (*V
 	})
 }
 
-// showSettings answers a flow's or group's own settings.
+// showSettings returns the own settings of a flow or group.
 func (p *parts[N, V, P, S]) showSettings(r *http.Request, of *N) (*S, error) {
 	view, err := p.show(r, of)
 	return p.own(view), err
 }
 
-// reset has one be as all of its bucket.
+// reset removes all own settings of one flow or group.
 func (p *parts[N, V, P, S]) reset(r *http.Request, of *N) (*V, error) {
 	return p.change(r, *of, func(ctx context.Context, part partControl) (opsview.Outcome, error) {
 		return outcomeOf(part.Reset(ctx))

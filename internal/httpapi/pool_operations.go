@@ -12,7 +12,7 @@ type PoolName struct {
 	Pool string `json:"pool" in:"path"`
 }
 
-// PoolList are pools: those of the configuration in its order, then those that only Redis knows.
+// PoolList lists the pools of the configuration in its order, then the pools that are only in Redis.
 type PoolList struct {
 	Pools []opsview.PoolView `json:"pools"`
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// poolNames are the pools of the configuration in its order, then those that only Redis
-// knows.
+// poolNames returns the pools of the configuration in its order, then the pools that are only in Redis.
 func (o *ops) poolNames(ctx context.Context) ([]string, error) {
 	known, err := o.buckets.KnownPools(ctx)
 	var names []string
@@ -26,8 +25,8 @@ func (o *ops) poolNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// configuredPool is a pool of the configuration, nil if it has none of this name, and the revision of the configuration. named
-// says that a bucket names the pool.
+// configuredPool returns a pool of the configuration, nil if it has none with this name, and the revision of the configuration. named says that a bucket
+// names the pool.
 func (o *ops) configuredPool(name string) (pool *shaper.Pool, named bool, revision int64) {
 	for _, bucket := range o.buckets.Buckets() {
 		b := o.configured(bucket)
@@ -46,7 +45,7 @@ func (o *ops) configuredPool(name string) (pool *shaper.Pool, named bool, revisi
 	return nil, false, revision
 }
 
-// poolView shows a pool with the buckets that the caller's key is for.
+// poolView returns the view of a pool, with the buckets of the caller's key.
 func (o *ops) poolView(r *http.Request, p *operator.PoolDetails) opsview.PoolView {
 	pool, named, revision := o.configuredPool(p.Name)
 	view := opsview.PoolViewOf(*p, pool, named, revision)
@@ -73,7 +72,7 @@ func (o *ops) showPool(r *http.Request, in *PoolName) (*opsview.PoolView, error)
 	return o.poolAfter(r, in.Pool, opsview.Outcome{})
 }
 
-// poolAfter is a pool, and what a change of it came to.
+// poolAfter returns a pool with the result of its change.
 func (o *ops) poolAfter(r *http.Request, name string, outcome opsview.Outcome) (*opsview.PoolView, error) {
 	names, err := o.poolNames(r.Context())
 	if err == nil && !slices.Contains(names, name) {

@@ -19,7 +19,7 @@ import (
 //go:embed openapi.yaml
 var openAPI []byte
 
-// Where load balancers and the like ask whether a server works.
+// The paths at which load balancers probe a server.
 const (
 	livePath  = "/livez"
 	readyPath = "/readyz"
@@ -56,7 +56,7 @@ func (p *probes) routes() []route {
 	}
 }
 
-// scrapeErrors logs what goes wrong with scrapes, once a minute: a scraper that has hung up is an error of each metric.
+// scrapeErrors logs the errors of scrapes, once a minute: a scraper that has hung up causes an error of each metric.
 type scrapeErrors struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes
@@ -66,14 +66,13 @@ func (e *scrapeErrors) Println(v ...any) {
 	e.sometimes.Do(func() { e.log.Warn("a scrape of /metrics failed", "error", strings.TrimSpace(fmt.Sprintln(v...))) })
 }
 
-// livez answers as long as the process does. It does not ask Redis: a restart of this
-// process does not bring Redis back.
+// livez responds with 200 while the process runs. It does not ask Redis: a restart of this process does not bring Redis back.
 func livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
-// readyz responds 200 if the process can do some of what it is asked, and does not stop. A process that Redis fails is not ready, with two
-// exceptions: limits that are open or local while Redis fails are served here, and a Redis that is full still has jobs looked at and
-// delivered. Every process has these alike, so taking them all out of service would help nobody. The body names the failure.
-// The result of a probe is kept for pulseAge. With ?verbose the body lists the checks.
+// readyz responds with 200 if the process can do part of its work, and does not stop. If Redis fails, the process is not ready, with two exceptions: it
+// still serves limits that are open or local while Redis fails, and with a full Redis jobs can still be read and delivered. Every process is in the same
+// state then, so taking all of them out of service would not help. The body names the failure. The result of a probe is kept for pulseAge. With ?verbose
+// the body lists the checks.
 func (p *probes) readyz(w http.ResponseWriter, r *http.Request) {
 	var list strings.Builder
 	status, degraded := http.StatusOK, ""

@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// code names a kind of problem; clients tell problems apart by it.
+// code names a kind of problem, by which clients distinguish problems.
 type code string
 
 const (
@@ -135,9 +135,9 @@ var kinds = map[code]struct {
 const (
 	typeBase      = "https://tundish.io/problems/"
 	retryStore    = 1  // seconds
-	retryFull     = 10 // seconds: people have to make room, or jobs have to leave
+	retryFull     = 10 // seconds: an operator has to make room, or jobs have to be sent
 	retryLocal    = 5  // seconds: a host that cannot connect tries again after 1 s to 15 s
-	retryCalm     = 1  // seconds: an API that asks for fewer requests names no time
+	retryCalm     = 1  // seconds: for an API that asks for fewer requests and names no time
 	maxFieldFault = 20 // faults shown at most
 )
 
@@ -156,14 +156,14 @@ type fieldFault struct {
 	Reason string `json:"reason"`
 }
 
-// Error is for what returns a fault as its error.
+// Error makes a fault an error.
 func (f *fault) Error() string { return string(f.Code) + ": " + f.Detail }
 
 func newFault(c code, format string, args ...any) *fault {
 	return &fault{Status: kinds[c].status, Code: c, Detail: fmt.Sprintf(format, args...)}
 }
 
-// invalid makes a fault of the faults of a job's fields.
+// invalid returns the fault of a job's invalid fields.
 func invalid(faults []*shaper.FieldError) *fault {
 	f := newFault(codeInvalid, "%s", faults[0])
 	if len(faults) > 1 {
@@ -175,7 +175,7 @@ func invalid(faults []*shaper.FieldError) *fault {
 	return f
 }
 
-// refused makes a fault of a refusal.
+// refused returns the fault of a refusal.
 func refused(refusal *shaper.Refusal) *fault {
 	f := newFault(code(refusal.Reason), "%s", refusal.Detail)
 	f.ViolatedPolicies = refusal.Limits
@@ -195,11 +195,11 @@ type problem struct {
 	State     shaper.State `json:"state,omitempty"`   // of the job, in a conflict
 	Purged    int64        `json:"purged,omitempty"`  // of a purge that failed half way: the jobs that it has dropped
 	Moved     int          `json:"moved,omitempty"`   // of a redrive that failed half way
-	Dropped   int          `json:"dropped,omitempty"` // of dead letters, when that failed half way
+	Dropped   int          `json:"dropped,omitempty"` // dead letters dropped before a drop failed
 	IDs       []string     `json:"ids,omitempty"`     // of jobs whose outcome is unknown: send them again under these ids
 	*tally                 // of a batch without an admitted job
 
-	// For clients of the proxy: those of many APIs look for one of the two, and take an error without them for a success.
+	// For clients of the proxy: clients of many APIs expect one of the two, and treat an error without them as a success.
 	Message   string      `json:"message,omitempty"`
 	ForClient *proxyFault `json:"error,omitempty"`
 }

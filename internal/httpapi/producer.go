@@ -42,32 +42,31 @@ type ProducerConfig struct {
 	// CheckCallbacks reports the same of the URLs that a bundle names for its callback. nil checks nothing.
 	CheckCallbacks func(bucket string, job *shaper.Job) error
 
-	// Estimate returns what a job without faults reserves of budgets. It is asked in buckets that have some. nil leaves it to the job.
+	// Estimate returns the budget units that a valid job reserves. It is called in buckets with budgets. nil leaves the reservation to the job.
 	Estimate func(bucket string, job *shaper.Job) shaper.Units
 
 	// Proxy returns how the shaping proxy serves a bucket, and whether it does. nil serves none.
 	Proxy func(bucket string) (ProxySettings, bool)
 
-	// HostFault reports whether no dispatcher of a bucket can connect to its API, as the hosts of all have a fault. It is asked where a client of the
-	// proxy waited in vain. nil means no.
+	// HostFault reports whether no dispatcher of a bucket can connect to its API because of faults of their hosts. It is called if a client of the proxy
+	// waited in vain. nil means no.
 	HostFault func(ctx context.Context, bucket string) bool
 
 	// LLMRoutes are those to the APIs of language models. nil serves none.
 	LLMRoutes LLMRoutes
 
-	// Limits are the limits of /v1/limits: the check asks them. BucketLimits are the
-	// same limits as the buckets count them. nil means that there are none.
+	// Limits are the limits of /v1/limits, which checks use. BucketLimits are the same limits as the buckets count them. nil means that there are none.
 	Limits       Limits
 	BucketLimits BucketLimits
 
-	// ServesAlone reports whether this process has something to serve while Redis fails: a limit that is open or local then. nil means no.
+	// ServesAlone reports whether this process can serve something while Redis fails: a limit that is open or local then. nil means no.
 	ServesAlone func() bool
 
-	// Operator, if not nil, has the routes of the operator's API served too. Pools are those of the configuration, for these routes.
+	// Operator, if not nil, serves the routes of the operator's API too. Pools are the configured pools, for these routes.
 	Operator Buckets
 	Pools    []shaper.Pool
 
-	// Audit is where changes of limits are recorded; nil records none. The operator's API has its own.
+	// Audit records changes of limits; nil records none. The operator's API has its own.
 	Audit *audit.Log
 
 	// Keys are the API keys. Without any, only programs of this machine are
@@ -79,36 +78,34 @@ type ProducerConfig struct {
 	Forbidden *prometheus.CounterVec
 	Sessions  *session.Store
 
-	// TrustedProxies are the proxies that are believed on their client's address, and
-	// ForwardedHeader is the header in which they report it. IPv6Prefix is the
-	// length of the prefix that counts as one address, 1 to 128; 0 means 64.
-	// See [httplimit.Proxies].
+	// TrustedProxies are the proxies that are trusted to report their client's address, and ForwardedHeader is the header in which they report it.
+	// IPv6Prefix is the length of the prefix that counts as one address, 1 to 128; 0 means 64. See [httplimit.Proxies].
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader string
 	IPv6Prefix      int
 
-	// RateLimitHeaders selects the headers that tell a client of limits; "" means both.
+	// RateLimitHeaders selects the headers that report limits to a client; "" means both.
 	RateLimitHeaders httplimit.RateLimitHeaders
 
-	// MaxConnections is how many requests are under way at a time, and half of them may wait for a result. A caller's share is what it
-	// leaves free for the others. 0 means DefaultMaxConnections. Idle connections are closed where new ones need their places.
+	// MaxConnections is the highest number of concurrent requests. Half of them may wait for a result. A caller's share is what it leaves free for the
+	// others. 0 means DefaultMaxConnections. Idle connections are closed to make room for new ones.
 	MaxConnections int
 
 	// IdleTimeout is how long a connection without a request is kept; 0 means httpbound.DefaultIdleTimeout.
 	IdleTimeout time.Duration
 
-	// BodyMemory is how many bytes the bodies of all requests, and answers above 4 KiB, may take together; above it the
-	// answer is 503. 0 means DefaultBodyMemory.
+	// BodyMemory bounds the memory of the bodies of all requests, and of responses above 4 KiB, in bytes; above it the response is 503. 0 means
+	// DefaultBodyMemory.
 	BodyMemory int64
 
-	Metrics prometheus.Gatherer // what /metrics shows; nil shows none
+	Metrics prometheus.Gatherer // the metrics of /metrics; nil has none
 
-	// Exemplars has /metrics show trace ids, to a scraper that asks for OpenMetrics. All others get the text format.
+	// Exemplars adds trace ids to /metrics, for a scraper that requests OpenMetrics. All others get the text format.
 	Exemplars bool
 	Logger    *slog.Logger // nil logs nothing
 }
 
-// producer serves the routes by which jobs come in.
+// producer serves the routes that enqueue jobs.
 type producer struct {
 	jobs      Jobs
 	checkJob  func(bucket string, job *shaper.Job) error

@@ -10,18 +10,18 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// proxied is what a client asks of the API: a path and a query below the base URL of the bucket, as they were spelled.
+// proxied is the target of a client's request: a path and a query below the base URL of the bucket, as they were spelled.
 type proxied struct{ bucket, address string }
 
 type proxiedKey struct{}
 
-// addressOf is what the API is asked: a path and a query below its base URL.
+// addressOf returns the path and query of the API, below its base URL.
 func addressOf(r *http.Request) string {
 	asked, _ := r.Context().Value(proxiedKey{}).(proxied)
 	return asked.address
 }
 
-// passHeaders passes on the headers of an answer of the API.
+// passHeaders passes on the headers of an API response.
 func passHeaders(h, answer http.Header) {
 	h.Del("Cache-Control") // the API's counts
 	for name, values := range endToEnd(answer) {
@@ -29,21 +29,21 @@ func passHeaders(h, answer http.Header) {
 			h[name] = values
 		}
 	}
-	h.Add("Content-Security-Policy", "sandbox") // beside those of the API: a browser obeys all of them
+	h.Add("Content-Security-Policy", "sandbox") // in addition to the API's: a browser obeys all of them
 	if h.Get("Content-Type") == "" {
 		h["Content-Type"] = nil // net/http would guess one
 	}
 }
 
-// nameWait names a time for a refusal that knows none, as the bucket is paused: that which the client would have waited.
+// nameWait sets the wait of a refusal without one, such as that of a paused bucket: the time that the client would have waited.
 func nameWait(refusal *shaper.Refusal, timeout time.Duration) {
 	if refusal.Reason == shaper.ReasonWaitTooLong && refusal.RetryAfter == 0 {
 		refusal.RetryAfter = timeout
 	}
 }
 
-// isOurs reports whether a header of an answer is this server's: what the API says in it would be taken for ours. An API that lets web
-// pages of any origin read its answers says so of itself, not of this server. A cookie of the API would be one of this host, and would never go back.
+// isOurs reports whether only this server may set a response header: the client would take the API's value for this server's. An API that lets web pages
+// of any origin read its responses grants that for itself, not for this server. A cookie of the API would be set for this host, and would never go back.
 func isOurs(name string) bool {
 	return name == "X-Request-Id" || name == "X-Content-Type-Options" || name == "Set-Cookie" || strings.HasPrefix(name, "Tundish-") || strings.HasPrefix(name, "Access-Control-")
 }
@@ -53,7 +53,7 @@ var ofConnection = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Http2-Settings", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// endToEnd are headers without those of the connection, which it may name itself.
+// endToEnd returns the headers without those of the connection, including those that Connection names.
 func endToEnd(h http.Header) http.Header {
 	kept := h.Clone()
 	for _, line := range h.Values("Connection") {
@@ -72,10 +72,10 @@ func endToEnd(h http.Header) http.Header {
 	return kept
 }
 
-// keptHere are headers that are for this server, or that name its client.
+// keptHere are headers for this server, or headers that name its client.
 var keptHere = append([]string{"Cookie", "Forwarded", "Via", "X-Real-Ip", "Prefer", "Traceparent", "Tracestate"}, keyHeaders...)
 
-// forwarded are the headers that go to the API. A key of this server is in none of them, whatever header it came in.
+// forwarded returns the headers that go to the API. It removes keys of this server from all of them.
 func (a *access) forwarded(h http.Header, credentials []string) map[string][]string {
 	kept := endToEnd(h)
 	narrowCoding(kept)
@@ -94,7 +94,7 @@ func (a *access) forwarded(h http.Header, credentials []string) map[string][]str
 	return kept
 }
 
-// withoutKeys is what the API is asked, without the parameters of the query that are keys of this server.
+// withoutKeys returns the address without the query parameters that are keys of this server.
 func (a *access) withoutKeys(address string) string {
 	path, query, hasQuery := strings.Cut(address, "?")
 	if !hasQuery || len(a.ring()) == 0 {

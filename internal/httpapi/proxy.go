@@ -18,23 +18,22 @@ import (
 
 // ProxySettings say how the shaping proxy serves a bucket.
 type ProxySettings struct {
-	// Timeout is how long a client waits for its answer.
+	// Timeout is how long a client waits for its response.
 	Timeout time.Duration
 
-	// Priority is that of requests of clients. First has them leave before all other jobs of their flow, whatever these are and since when they wait.
+	// Priority is the priority of clients' requests. First makes them depart before all other jobs of their flow, whatever their priority and age.
 	Priority shaper.Priority
 	First    bool
 
-	// BaseURL is that of the API. What its answers name below it is below the proxy for the client.
+	// BaseURL is the API's base URL. URLs below it in responses are rewritten to the proxy.
 	BaseURL string
 
-	// Credentials are the headers, in small letters, that the bucket's own credentials take: what a client sends there is a
-	// key of this server, or nothing.
+	// Credentials are the headers, in lower case, that the bucket's own credentials use: a client's value there is a key of this server, or is dropped.
 	Credentials []string
 }
 
-// The proxy takes requests as the client of an API makes them, and answers what the API answers. In between each is a job that is sent
-// once. The process that took the request waits for its result.
+// The proxy accepts the requests of an API's client, and returns the API's responses. Each request is a job that is sent once. The process that accepted
+// the request waits for its result.
 //
 //	client ──► proxy ──► bucket ──► dispatcher ──► API
 //	       ◄────────── result ◄──────────┘
@@ -42,12 +41,12 @@ type ProxySettings struct {
 const (
 	proxyPath = "/v1/proxy/"
 
-	// proxyTries is how many jobs may have one Idempotency-Key; all but the last were taken back unsent.
+	// proxyTries bounds the jobs of one Idempotency-Key; all but the last were cancelled unsent.
 	proxyTries = 16
 )
 
-// cutProxied cuts off the path of a request to the proxy what is the API's. It may be any text: the routes would answer "//" or "/../"
-// with a redirect, and decode the rest.
+// cutProxied cuts off the part of a proxy request's path that belongs to the API. It may be any text: the routes would redirect "//" or "/../", and
+// decode the rest.
 func cutProxied(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, ok := strings.CutPrefix(r.URL.EscapedPath(), proxyPath)
@@ -72,7 +71,7 @@ func cutProxied(next http.Handler) http.Handler {
 	})
 }
 
-// proxy answers what an API answers: any method of /v1/proxy/{bucket}/….
+// proxy responds with the API's response: any method of /v1/proxy/{bucket}/….
 func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	if p.llmRoutes != nil {
@@ -118,7 +117,7 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 	visit.serve(job)
 }
 
-// proxiedJob makes the job of a request. What the client sent as credentials, and what is of its connection only, stays here.
+// proxiedJob builds the job of a request. It drops the client's credentials and the headers of the connection.
 func (p *producer) proxiedJob(r *http.Request, bucket *shaper.Bucket, settings ProxySettings, body []byte) (shaper.Job, *fault) {
 	key, keyErr := idempotencyKeyOfClient(r.Header)
 	job := shaper.Job{

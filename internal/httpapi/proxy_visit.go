@@ -17,15 +17,16 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// Headers of answers, beside [llm.HeaderJob]: the bucket and the flow of the request, the flow percent-encoded, and how many seconds it waited.
+// Headers of responses, in addition to [llm.HeaderJob]: the bucket and the flow of the request, the flow percent-encoded, and how many seconds it
+// waited.
 const (
 	headerBucket = "Tundish-Bucket"
 	headerFlow   = "Tundish-Flow"
 	headerWait   = "Tundish-Wait"
-	headerModel  = "Tundish-Model" // that a fallback was asked, in place of the model of the request
+	headerModel  = "Tundish-Model" // the fallback's model, in place of the model of the request
 )
 
-// proxyVisit is a request to the proxy, from its arrival to its answer.
+// proxyVisit is a request to the proxy, from its arrival to its response.
 type proxyVisit struct {
 	*producer
 
@@ -37,11 +38,11 @@ type proxyVisit struct {
 
 func (v *proxyVisit) left() time.Duration { return v.settings.Timeout - time.Since(v.began) }
 
-// serve has the job of a request done, and answers what the API answers.
+// serve runs the request as a job, and returns the API's response.
 //
-// An Idempotency-Key names what the client wants done. Its requests share one that is under way, and one that was done (2xx). A request that joined
-// one which was not done is sent itself then: the job is enqueued again, for as long as this client waits. That is so, too, where the other client
-// took its request back, or it expired.
+// An Idempotency-Key identifies the client's operation. A request shares the response of an earlier request with the same key that is under way or
+// succeeded (2xx). If the earlier request did not succeed, was cancelled by its client, or expired, the job is enqueued again, for as long as this
+// client waits.
 func (v *proxyVisit) serve(job shaper.Job) {
 	for n := 1; ; n++ {
 		receipt, awaited, err := v.await(job)
@@ -82,23 +83,23 @@ func (v *proxyVisit) serve(job shaper.Job) {
 	}
 }
 
-// hasJoined reports whether a job was under way for another client when this one asked for it.
+// hasJoined reports whether the job of this request was already under way for another client.
 func hasJoined(receipt *shaper.Receipt) bool {
 	return receipt.Duplicate && slices.Contains([]shaper.State{shaper.StateQueued, shaper.StateScheduled, shaper.StateInFlight, shaper.StateRetrying}, receipt.State)
 }
 
-// isUndone reports whether a job of the proxy has ended with an answer that is no success, or without one.
+// isUndone reports whether a job of the proxy has ended without a successful response.
 func isUndone(result *shaper.JobResult, err error) bool {
 	return (err == nil || errors.Is(err, shaper.ErrNoResult)) && result.State == shaper.StateDropped
 }
 
-// name says in headers which job is answered, and in which bucket and flow it is.
+// name sets the headers that name the job, its bucket and its flow.
 func (v *proxyVisit) name(receipt *shaper.Receipt) {
 	v.w.Header().Set(llm.HeaderJob, receipt.ID)
 	nameWay(v.w.Header(), receipt.Bucket, receipt.Flow)
 }
 
-// nameWay says in headers by which bucket and flow a request went.
+// nameWay sets the headers that name the bucket and the flow of a request.
 func nameWay(h http.Header, bucket, flow string) {
 	h.Set(headerBucket, bucket)
 	if flow != "" {
@@ -106,7 +107,7 @@ func nameWay(h http.Header, bucket, flow string) {
 	}
 }
 
-// setWait says in a header how long a request waited.
+// setWait sets the header with the time that a request waited.
 func setWait(h http.Header, wait time.Duration) {
 	h.Set(headerWait, strconv.FormatFloat(max(wait, 0).Seconds(), 'f', 3, 64))
 }
@@ -123,7 +124,7 @@ func (v *proxyVisit) unsent(receipt *shaper.Receipt, err error, state shaper.Sta
 	return err == nil && info.Last.Cause == shaper.CauseExpired && info.Attempts == 0
 }
 
-// await enqueues a job and waits. The job of an Idempotency-Key may be a dead letter, as its client died while it waited: then the next one has
+// await enqueues a job and waits. If the job of an Idempotency-Key is a dead letter, because its client disconnected while it waited, the next job has
 // another name.
 func (v *proxyVisit) await(job shaper.Job) (shaper.Receipt, *client.Awaited, error) {
 	name := job.ID
@@ -137,8 +138,8 @@ func (v *proxyVisit) await(job shaper.Job) (shaper.Receipt, *client.Awaited, err
 	}
 }
 
-// giveUp takes back the job of a client that waits no longer, unless another client waits for it here. One that was sent is not
-// taken back: if only the server stops, the client gets the answer that is on its way.
+// giveUp cancels the job of a client that no longer waits, unless another client waits for it here. A job that was sent is not cancelled: if only the
+// server stops, the client still gets the response.
 func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, left time.Duration) {
 	w, r := v.w, v.r
 	stops := v.draining.begun() && left > 0
@@ -152,7 +153,7 @@ func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, le
 	}
 	switch {
 	case r.Context().Err() != nil:
-		return // no client reads an answer
+		return // no client reads a response
 	case shared && stops:
 		f := newFault(codeOverloaded, "this server stops: send the request again, under the same Idempotency-Key")
 		f.RetryAfter = retryStore
@@ -187,23 +188,23 @@ func (v *proxyVisit) giveUp(receipt *shaper.Receipt, awaited *client.Awaited, le
 	}
 }
 
-// throttled makes the fault of a call that the API ended by ENHANCE_YOUR_CALM (RFC 9113, 7), the 429 of HTTP/2. The API may have processed the call:
-// whether it is sent again is for the client to say.
+// throttled returns the fault of a call that the API ended by ENHANCE_YOUR_CALM (RFC 9113, 7), the 429 of HTTP/2. The API may have processed the call:
+// the client decides whether to send it again.
 func throttled(format string, args ...any) *fault {
 	f := newFault(codeThrottled, format, args...)
 	f.RetryAfter = retryCalm
 	return f
 }
 
-// hasHostFault reports whether the job of a request was not sent because the hosts of dispatchers could not connect. The last attempt says it of
-// its host. Where hosts that cannot connect claim less, a job may have had none. It takes one round trip or two.
+// hasHostFault reports whether the job of a request was not sent because the hosts of dispatchers could not connect. The last attempt reports it for its
+// host. Hosts that cannot connect claim less, so a job may have no attempt. It takes one round trip or two.
 func (v *proxyVisit) hasHostFault(receipt *shaper.Receipt) bool {
 	ctx := context.WithoutCancel(v.r.Context())
 	info, err := v.jobs.Job(ctx, receipt.Bucket, receipt.ID)
 	return err == nil && workers.IsLocal(info.Last.Reason) || v.hostFault != nil && v.hostFault(ctx, receipt.Bucket)
 }
 
-// localFault makes the fault of a request that was not sent because hosts of this service could not connect. Its log says more: clients need no
+// localFault returns the fault of a request that was not sent because hosts of this service could not connect. The log has the details: clients need no
 // addresses of resolvers.
 func localFault(job string, retryAfter int64) *fault {
 	f := newFault(codeLocalFault, "job %q was not sent to the API, because this service cannot connect: its DNS resolver, ports, routes or egress proxy "+
@@ -212,7 +213,7 @@ func localFault(job string, retryAfter int64) *fault {
 	return f
 }
 
-// answer answers what the API has answered.
+// answer writes the API's response.
 func (v *proxyVisit) answer(result *shaper.JobResult) {
 	a, h := result.Answer, v.w.Header()
 	if !result.Departed.IsZero() && !result.Enqueued.IsZero() {
@@ -241,8 +242,8 @@ func (v *proxyVisit) answer(result *shaper.JobResult) {
 	case len(a.Body) > 0:
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	case v.r.Method == http.MethodHead && length != "":
-		h.Set("Content-Length", length) // that of the body which HEAD leaves out
+		h.Set("Content-Length", length) // the length of the body that HEAD leaves out
 	}
 	v.w.WriteHeader(max(a.Status, http.StatusOK))
-	_, _ = v.w.Write(a.Body) // fails only when the client is gone
+	_, _ = v.w.Write(a.Body) // fails only when the client has disconnected
 }

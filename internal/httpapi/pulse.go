@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// pingTimeout is how long Redis may take to answer for the process to be
-	// ready.
+	// pingTimeout is how long Redis may take to reply for the process to be ready.
 	pingTimeout = time.Second
 
-	// pulseAge is how long an answer of Redis is kept for the next /readyz. Any client may
-	// ask /readyz without a key, so Redis must not work for each question.
+	// pulseAge is how long a reply of Redis is kept for the next /readyz. Any client may request /readyz without a key, so not every request may reach
+	// Redis.
 	pulseAge = 200 * time.Millisecond
 )
 
-// Prober finds out what is wrong with Redis: [redisconn.FailureOf] names it.
+// Prober checks Redis: [redisconn.FailureOf] names its error.
 type Prober interface {
 	Probe(ctx context.Context) error
 }
@@ -39,8 +38,8 @@ func newPulse(store Prober) *pulse {
 	return p
 }
 
-// check returns what is wrong with Redis, now or a pulseAge ago. An error of this program's own counts as unreachable. Callers
-// wait up to pingTimeout for the caller that asks Redis. The end of ctx ends their wait only.
+// check returns the failure of Redis, now or up to pulseAge ago. An error of this program's own counts as unreachable. Callers wait up to pingTimeout
+// for the caller that asks Redis. The end of ctx ends only their wait.
 func (p *pulse) check(ctx context.Context) redisconn.Failure {
 	patience, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -51,7 +50,7 @@ func (p *pulse) check(ctx context.Context) redisconn.Failure {
 	}
 	defer func() { p.turn <- struct{}{} }()
 	if p.asked.IsZero() || time.Since(p.asked) >= pulseAge {
-		// The answer is for all: a client that hangs up does not make Redis look dead.
+		// The reply is for all callers: a client that hangs up must not make Redis look dead.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 		defer cancel()
 		err := p.store.Probe(asking)

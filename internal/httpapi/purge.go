@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// purgeOf is what is to be purged.
+// purgeOf says what to purge.
 type purgeOf struct {
 	PurgeRequest
 	view    opsview.Purge
@@ -44,7 +44,7 @@ func (o *ops) purgeBucket(r *http.Request, in *BucketPurge) (*opsview.Purge, err
 	})
 }
 
-// purge drops jobs, or counts them. A purge has to confirm the name of its object.
+// purge drops jobs, or counts them. A purge has to repeat the name of its object.
 func (o *ops) purge(r *http.Request, of purgeOf) (*opsview.Purge, error) {
 	if of.DryRun {
 		n, err := of.waiting(r.Context(), of.KeepLater)

@@ -24,11 +24,11 @@ type FlowLines struct {
 	Lines []byte `json:"-" in:"lines" schema:"FlowLine"`
 }
 
-// FlowsPut is what became of the lines.
+// FlowsPut is the result of the lines.
 type FlowsPut struct {
 	Bucket string `json:"bucket"`
 
-	// Flows whose settings are written: those of the first lines.
+	// Flows whose settings are written: the flows of the first lines.
 	Flows int `json:"flows"`
 
 	// `true` if the others were not written, because it took longer than a request may. Send the others, or all again.

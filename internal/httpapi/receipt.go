@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// jobAnswer is the answer for an admitted job.
+// jobAnswer is the response for an admitted job.
 type jobAnswer struct {
 	ID        string       `json:"id"`
 	Bucket    string       `json:"bucket"`
@@ -27,13 +27,13 @@ func admitted(receipt *shaper.Receipt) jobAnswer {
 		ID: receipt.ID, Bucket: receipt.Bucket, Flow: receipt.Flow, Group: receipt.Group, State: receipt.State, Duplicate: receipt.Duplicate,
 	}
 	if receipt.Duplicate {
-		return answer // the receipt does not say where the job is
+		return answer // the receipt has no position
 	}
 	if receipt.State == shaper.StateQueued {
 		answer.Position = &receipt.Position
 	}
 	if eta := instant(receipt.ETA); eta != nil {
-		answer.ETA = eta.Format(time.RFC3339Nano) // as time.Time has it in JSON, at half the cost
+		answer.ETA = eta.Format(time.RFC3339Nano) // as time.Time formats it in JSON, at half the cost
 	}
 	return answer
 }
@@ -48,7 +48,7 @@ func instant(t time.Time) *time.Time {
 	return &t
 }
 
-// tellReceipt writes the headers of the answer to a job, and all of a refusal. It reports whether the job is in.
+// tellReceipt writes the headers of the response to a job, and the whole response of a refusal. It reports whether the job was admitted.
 func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *shaper.Receipt) (isIn bool) {
 	p.headers.Set(w.Header(), receipt.Decisions, time.Now())
 	httplimit.SetShadowHeader(w.Header(), receipt.Decisions)
@@ -62,8 +62,8 @@ func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *
 	return true
 }
 
-// unknownOutcome answers where jobs may or may not be in. Sent again under the
-// same ids, none is doubled, so the ids that were made here are told.
+// unknownOutcome returns the problem for jobs that may or may not be enqueued. A repeat with the same ids enqueues no job twice, so the problem lists
+// the ids that were generated here.
 func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, err error) *problem {
 	f := p.store.of(r, err)
 	switch failure := redisconn.FailureOf(err); {

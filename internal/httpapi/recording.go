@@ -25,18 +25,18 @@ type recorder struct {
 	address func(r *http.Request) string
 	log     *slog.Logger
 
-	// tell tells hooks that an operation has changed something of a bucket.
+	// tell notifies hooks that an operation has changed something of a bucket.
 	tell func(r *http.Request, bucket, operation string) error
 
-	// knows returns an error of a bucket that does not exist, which has no list of records.
+	// knows returns an error for a bucket that does not exist, which has no list of records.
 	knows func(ctx context.Context, bucket string) error
 }
 
-// HeaderPart has the token by which the next request of an operation that a client makes in parts joins the record of the first one: a response has it,
-// and the next request repeats it.
+// HeaderPart holds a token of an operation that a client makes in several requests. A response has the token, and the next request repeats it to join
+// the record of the first one.
 const HeaderPart = "Tundish-Audit-Part"
 
-// newRecorder returns a recorder, or nil where nothing is to be recorded.
+// newRecorder returns a recorder, or nil if nothing is to be recorded.
 func newRecorder(o *ops, records *audit.Log, author string, address func(r *http.Request) string, log *slog.Logger) *recorder {
 	if records == nil {
 		return nil
@@ -62,7 +62,7 @@ func newRecorder(o *ops, records *audit.Log, author string, address func(r *http
 
 type recorderKey struct{}
 
-// routes has operations that change something be recorded: those of operators, and with all those that clients have, too.
+// routes makes routes record changes: operators' routes, and with all also clients' routes.
 func (rec *recorder) routes(routes []route, all bool) []route {
 	if rec == nil {
 		return routes
@@ -83,7 +83,7 @@ func (rec *recorder) routes(routes []route, all bool) []route {
 
 type recordKey struct{}
 
-// changedFrom notes what a change has made of settings: each from what to what. Both are as any reader sees them.
+// changedFrom records the changed settings, each with its old and new value. Both are as any reader sees them.
 func changedFrom(r *http.Request, before, after any) {
 	record, _ := r.Context().Value(recordKey{}).(*audit.Record)
 	if record == nil {
@@ -100,7 +100,7 @@ func changedFrom(r *http.Request, before, after any) {
 	}
 }
 
-// membersOf are the members of what is an object as JSON; of anything else there are none.
+// membersOf returns the members of a value that is an object in JSON; none for any other value.
 func membersOf(view any) (members map[string]json.RawMessage) {
 	text, err := json.Marshal(view)
 	if err == nil {
@@ -118,7 +118,7 @@ func plain(value json.RawMessage) string {
 	return string(value)
 }
 
-// isRecorded reports whether somebody wants to know what a request changes.
+// isRecorded reports whether a request's changes are recorded.
 func isRecorded(r *http.Request) bool { return r.Context().Value(recordKey{}) != nil }
 
 // foundNothing notes that an operation has found nothing to change, where its response does not say so.
@@ -162,7 +162,7 @@ func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Descri
 	return out, err
 }
 
-// asFault is an error as [writeFault] takes it. of is asked once: it may log.
+// asFault converts an error for [writeFault]. It calls of once: of may log.
 func asFault(r *http.Request, err error, of func(r *http.Request, err error) *fault) error {
 	switch err.(type) { //nolint:errorlint // both are made here, and never wrapped
 	case *fault, *problem:
@@ -171,7 +171,7 @@ func asFault(r *http.Request, err error, of func(r *http.Request, err error) *fa
 	return of(r, err)
 }
 
-// judge notes why an operation was not carried out.
+// judge records why an operation was not carried out.
 func judge(record *audit.Record, err error) {
 	status := http.StatusInternalServerError
 	switch err := err.(type) { //nolint:errorlint // see asFault
@@ -187,7 +187,7 @@ func judge(record *audit.Record, err error) {
 	}
 }
 
-// took notes what an operation has come to.
+// took records the result of an operation.
 func took(record *audit.Record, out any) {
 	if record.Outcome != audit.Nothing { // see foundNothing
 		record.Outcome = audit.Done
@@ -244,7 +244,7 @@ func took(record *audit.Record, out any) {
 	}
 }
 
-// objects are the parameters that say what an operation changes.
+// objects are the parameters that name the object of a change.
 var objects = []string{"bucket", "flow", "group", "pool", "schedule", "limit", "id", "bundle"}
 
 // recordOf is the record of an operation before it begins, or nil if it is only tried.
@@ -269,7 +269,7 @@ func (rec *recorder) recordOf(r *http.Request, d *Described, in any) *audit.Reco
 	return record
 }
 
-// ask notes what is asked for, and reports whether it is meant: a dry run is not.
+// ask records the input, and reports whether the request changes anything: a dry run does not.
 func ask(record *audit.Record, before string, fields []field, in reflect.Value) bool {
 	for i := range fields {
 		f := &fields[i]

@@ -4,7 +4,7 @@ import "net/http"
 
 type requestIDKey struct{}
 
-// requestID is the id of the request, for answers and logs.
+// requestID returns the id of the request, for responses and logs.
 func requestID(r *http.Request) string {
 	id, _ := r.Context().Value(requestIDKey{}).(string)
 	return id

@@ -32,7 +32,7 @@ func preferredWait(h http.Header) (time.Duration, *fault) {
 	return 0, nil
 }
 
-// enqueueAndWait lets one job in and answers how it ended, if that is there in time; else the state in which it is then.
+// enqueueAndWait enqueues one job and responds with its result if it ends in time, otherwise with its state.
 func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job shaper.Job, wait time.Duration) {
 	receipt, awaited, err := p.jobs.Await(context.WithoutCancel(r.Context()), job)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	if err != nil && !isRevoked(r) {
 		result, err = p.asItIs(r, &receipt)
 	}
-	if err == nil && usageOf(r).answer(w, http.StatusOK, result.JSON()) == nil { // else the client asks for the result later
+	if err == nil && usageOf(r).answer(w, http.StatusOK, result.JSON()) == nil { // otherwise the client requests the result later
 		return
 	}
 	if result.State != "" && result.State != receipt.State {
@@ -60,8 +60,8 @@ func (p *producer) enqueueAndWait(w http.ResponseWriter, r *http.Request, job sh
 	writeJSON(w, http.StatusAccepted, &answer)
 }
 
-// asItIs returns how a job ended for which there was no result in time: also without an answer, as of a job that was cancelled or whose
-// answer is not kept. A dead letter has the last response. Of a job that goes on it returns an error, and the state in the result.
+// asItIs returns how a job ended that had no result in time. The job may have no response, because it was cancelled or its response is not kept. A dead
+// letter has the last response. For a job that goes on it returns an error, and the state in the result.
 func (p *producer) asItIs(r *http.Request, receipt *shaper.Receipt) (shaper.JobResult, error) {
 	ctx := context.WithoutCancel(r.Context())
 	result, err := p.jobs.Result(ctx, receipt.Bucket, receipt.ID)
@@ -88,9 +88,9 @@ func (p *producer) asItIs(r *http.Request, receipt *shaper.Receipt) (shaper.JobR
 // waitFor waits for a result, for a time, as long as the client is there and the server does not stop.
 func (p *producer) waitFor(w http.ResponseWriter, r *http.Request, awaited *client.Awaited, wait time.Duration) (shaper.JobResult, error) {
 	usageOf(r).releaseBody()
-	// The server's bounds are for requests that are answered at once.
+	// The server's bounds are for requests without a wait.
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(wait + readTimeout)) // a connection that has no deadlines ends by others
+	_ = control.SetReadDeadline(time.Now().Add(wait + readTimeout)) // a connection without deadlines ends by others
 	_ = control.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// retryJobs makes jobs due that wait for another attempt.
+// retryJobs makes jobs that wait for another attempt due now.
 func (o *ops) retryJobs(r *http.Request, in *JobRetry) (*opsview.Retried, error) {
 	switch {
 	case in.All && (in.Flow != nil || in.Group != nil):

@@ -17,12 +17,12 @@ type ScheduleList struct {
 	Schedules []opsview.Schedule `json:"schedules"`
 }
 
-// ScheduleRuns is what became of the last fires of a schedule.
+// ScheduleRuns lists the last fires of a schedule.
 type ScheduleRuns struct {
 	Runs []opsview.ScheduleRun `json:"runs"`
 }
 
-// ScheduleDefinition makes or changes a schedule.
+// ScheduleDefinition creates or changes a schedule.
 type ScheduleDefinition struct {
 	ScheduleName
 	Definition json.RawMessage `json:"-" in:"body" schema:"ScheduleSettings"`

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// listSchedules answers the schedules of the buckets of the caller's key.
+// listSchedules returns the schedules of the buckets of the caller's key.
 func (o *ops) listSchedules(r *http.Request, _ *struct{}) (*ScheduleList, error) {
 	all, err := o.buckets.Schedules(r.Context())
 	if key := keyOf(r); key != nil {
@@ -26,7 +26,7 @@ func (o *ops) listSchedules(r *http.Request, _ *struct{}) (*ScheduleList, error)
 	return list, err
 }
 
-// schedule looks at a schedule. To a key that is not for its bucket there is none.
+// schedule reads a schedule. For a key that is not for its bucket, the schedule does not exist.
 func (o *ops) schedule(r *http.Request, name string) (shaper.ScheduleInfo, error) {
 	info, err := o.buckets.Schedule(name).Info(r.Context())
 	if err == nil && isForeign(r, info.Bucket) {
@@ -41,7 +41,7 @@ func (o *ops) showSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule
 	return &view, err
 }
 
-// showScheduleRuns answers what became of the last fires.
+// showScheduleRuns returns the outcomes of the last fires.
 func (o *ops) showScheduleRuns(r *http.Request, in *ScheduleName) (*ScheduleRuns, error) {
 	info, err := o.schedule(r, in.Schedule)
 	if err != nil {
@@ -51,7 +51,7 @@ func (o *ops) showScheduleRuns(r *http.Request, in *ScheduleName) (*ScheduleRuns
 	return &ScheduleRuns{opsview.ScheduleRunsOf(runs)}, err
 }
 
-// scheduleChange is what a change of a schedule came to.
+// scheduleChange is the result of a change of a schedule.
 type scheduleChange struct {
 	changed bool
 	job     string // of a fire
@@ -67,7 +67,7 @@ func (o *ops) changeSchedule(r *http.Request, name string, do func(ctx context.C
 		})
 }
 
-// scheduleAfter is a schedule, and what a change of it came to.
+// scheduleAfter returns a schedule with the result of its change.
 func (o *ops) scheduleAfter(r *http.Request, name string, done scheduleChange) (*opsview.Schedule, error) {
 	info, err := o.buckets.Schedule(name).Info(r.Context())
 	view := opsview.ScheduleOf(info)
@@ -83,7 +83,7 @@ func (o *ops) pauseSchedule(r *http.Request, in *SchedulePause) (*opsview.Schedu
 	})
 }
 
-// resumeSchedule has a schedule fire again.
+// resumeSchedule ends the pause of a schedule.
 func (o *ops) resumeSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
 	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
 		done.changed, err = s.Resume(ctx)
@@ -91,7 +91,7 @@ func (o *ops) resumeSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedu
 	})
 }
 
-// fireSchedule asks for a fire now.
+// fireSchedule requests a fire now.
 func (o *ops) fireSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
 	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
 		done.job, done.changed, err = s.Fire(ctx)
@@ -102,7 +102,7 @@ func (o *ops) fireSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule
 // maxScheduleBytes bounds a request: its payload may be base64.
 const maxScheduleBytes = 256 << 10
 
-// readSchedule reads a schedule: the keys of the configuration, and the body of a job as that of an enqueue.
+// readSchedule reads a schedule: the keys of the configuration, and the body of a job as in an enqueue.
 func readSchedule(body []byte) (bucket string, s shaper.Schedule, dryRun bool, f *fault) {
 	f = readBytesBy(body, func(d *jobDecoder, body []byte) bool {
 		isObject := d.object(body, func(d *jobDecoder, name string, value []byte) {
@@ -149,14 +149,14 @@ func readSchedule(body []byte) (bucket string, s shaper.Schedule, dryRun bool, f
 	return bucket, s, dryRun, f
 }
 
-// noReference refuses what the same key of the configuration reads from elsewhere: here it would be sent as it is.
+// noReference refuses a reference, which the same key of the configuration would resolve: here it would be sent as it is.
 func noReference(d *jobDecoder, field, text string) {
 	if setting.IsReference(text) {
 		d.fail(field, "begins with env:, file: or cred:, which is read in the configuration only: give the value itself")
 	}
 }
 
-// setSchedule makes a schedule, or changes one that was made so.
+// setSchedule creates a schedule, or changes one that the API created.
 func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Schedule, error) {
 	name := in.Schedule
 	bucket, s, dryRun, f := readSchedule(in.Definition)
@@ -199,7 +199,7 @@ func (o *ops) setSchedule(r *http.Request, in *ScheduleDefinition) (*opsview.Sch
 	return &view, nil
 }
 
-// scheduleRule is what the audit shows of a schedule, and nothing of its job.
+// scheduleRule is the part of a schedule that the audit shows, without its job.
 type scheduleRule struct {
 	Bucket   string           `json:"bucket"`
 	Cron     string           `json:"cron"`
@@ -212,7 +212,7 @@ func ruleOf(info shaper.ScheduleInfo) scheduleRule {
 	return scheduleRule{info.Bucket, info.Cron, info.Timezone, info.CatchUp, info.Overlap}
 }
 
-const nextFires = 5 // that a dry run tells
+const nextFires = 5 // in the response to a dry run
 
 // removeSchedule removes a schedule that was made through the API.
 func (o *ops) removeSchedule(r *http.Request, in *ScheduleRemoval) (*RemovedSchedule, error) {

@@ -23,8 +23,7 @@ const (
 	maxHeaderBytes    = 16 << 10
 )
 
-// Listen listens on addr, a host and a port. key is the one of the configuration that addr comes from, such
-// as "producer.listen": the error names it.
+// Listen listens on addr, a host and a port. key is the configuration key of addr, such as "producer.listen": the error names it.
 func Listen(ctx context.Context, addr, key string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -37,10 +36,8 @@ func Listen(ctx context.Context, addr, key string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve serves handler on listener until ctx ends. Then /readyz turns to 503, and the listener
-// takes no new connections. Requests that are under way have shutdownTimeout
-// to end before they are cut off, which is an error. It closes the listener
-// and leaves no goroutine.
+// Serve serves handler on listener until ctx ends. Then /readyz responds with 503, and the listener accepts no new connections. Requests under way have
+// shutdownTimeout to end before they are cut off, which is an error. Serve closes the listener and leaves no goroutine behind.
 func Serve(ctx context.Context, listener net.Listener, handler *Handler, shutdownTimeout time.Duration, log *slog.Logger) error {
 	values := context.WithoutCancel(ctx) // requests outlive ctx
 	limited := limitConnections(listener, handler.connections+spareConnections)

@@ -8,8 +8,8 @@ import (
 	"github.com/tundish-io/tundish/internal/httpbound"
 )
 
-// shares divides what all callers use at a time, such as bytes. No caller takes more than it leaves free for the others: one caller
-// alone gets half, and two that want all get a third each. It is safe for concurrent use.
+// shares divides a resource among all concurrent callers, such as bytes. No caller gets more than it leaves free for the others: one caller alone gets
+// half, and two that want all get a third each. It is safe for concurrent use.
 type shares struct {
 	total int64
 
@@ -22,8 +22,8 @@ func newShares(total int64) *shares {
 	return &shares{total: total, free: total, held: map[string]int64{}}
 }
 
-// take takes n more for a request of a caller, which has mine already. The caller's only request may take all that is free, so that
-// one large body always fits.
+// take takes n more for a request of a caller, which has mine already. The caller's only request may take all that is free, so one large body always
+// fits.
 func (s *shares) take(caller string, mine, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *shares) take(caller string, mine, n int64) bool {
 	return true
 }
 
-// give gives back what take took.
+// give returns what take took.
 func (s *shares) give(caller string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,10 +46,10 @@ func (s *shares) give(caller string, n int64) {
 	}
 }
 
-// bounds are what the requests of a server use at a time, by caller.
+// bounds limit what the concurrent requests of a server use, by caller.
 type bounds struct {
 	places   int    // of requests
-	setting  string // of the configuration that says how many; "" none does
+	setting  string // the configuration key of the number; "" without one
 	requests *shares
 	waiters  *shares // requests that wait for a result
 	bodies   *shares // bytes
@@ -69,7 +69,7 @@ func newBounds(setting string, requests int, bodyMemory int64, address func(r *h
 	return &bounds{requests, setting, newShares(n), newShares((n + 1) / 2), newShares(bodyMemory), address}
 }
 
-// place serves a request if its caller has a place, and gives back what the request uses.
+// place serves a request if its caller has a place, and releases what the request uses.
 func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		mine := &usage{of: b, caller: callerOf(r)}
@@ -88,8 +88,8 @@ func (b *bounds) place(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// lastUnlessPlaced has the connection close after an answer to a request without a place, as one without a key: requests that a client sends ahead, and
-// whose answers it does not read, are not answered one by one. Probes may share a connection.
+// lastUnlessPlaced closes the connection after the response to a request that has no place, such as one without a key. So requests that a client sends
+// ahead, without reading the responses, are not served one by one. Probes may share a connection.
 func lastUnlessPlaced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != livePath && r.URL.Path != readyPath {
@@ -99,8 +99,8 @@ func lastUnlessPlaced(next http.Handler) http.Handler {
 	})
 }
 
-// callerOf names whose shares a request uses: of a user of the console whom a trusted proxy names, else of the caller of its key; "" of no key. All
-// such users have one key, and none of them takes what the others need.
+// callerOf returns the owner of the shares that a request uses: the user of the console whom a trusted proxy names, otherwise the caller of its key; ""
+// without a key. All such users have one key, but each has a share of its own.
 func callerOf(r *http.Request) string {
 	if user := visitor(r).User; user != "" {
 		return "user " + user
@@ -123,7 +123,7 @@ func (b *bounds) tooMany(do string) *fault {
 
 type usageKey struct{}
 
-// usage is what one request uses of the bounds.
+// usage is one request's use of the bounds.
 type usage struct {
 	of     *bounds
 	caller string
@@ -136,10 +136,10 @@ func usageOf(r *http.Request) *usage {
 	return u
 }
 
-// largestBody is how many bytes a body may have at most, as its memory is bounded.
+// largestBody returns the largest size of a body in bytes, by the bound of memory.
 func (u *usage) largestBody() int64 { return u.of.bodies.total / bodyCost }
 
-// takeBody takes n more bytes for the body of the request.
+// takeBody reserves n more bytes for the body of the request.
 func (u *usage) takeBody(n int64) bool {
 	if !u.of.bodies.take(u.caller, u.body, n) {
 		return false
@@ -148,10 +148,10 @@ func (u *usage) takeBody(n int64) bool {
 	return true
 }
 
-// takeRest is takeBody for what comes on top of a body that may have all memory: what is more than all memory takes all of it.
+// takeRest is takeBody for memory in addition to a body that may have all memory: if together they need more, it takes all.
 func (u *usage) takeRest(n int64) bool { return u.takeBody(min(n, u.of.bodies.total-u.body)) }
 
-// noMemory refuses a request whose bytes takeBody did not take. what begins the sentence.
+// noMemory returns the fault of a request for which takeBody found no memory. what begins the sentence.
 func (u *usage) noMemory(what string) *fault {
 	f := newFault(codeOverloaded, "%s%v: retry", what, errBodyMemory)
 	if u.of.setting != "" { // of the producer
@@ -161,20 +161,20 @@ func (u *usage) noMemory(what string) *fault {
 	return f
 }
 
-// releaseBody gives back the memory of the body, which may be before the request is answered.
+// releaseBody releases the memory of the body, which may be before the response.
 func (u *usage) releaseBody() {
 	u.of.bodies.give(u.caller, u.body)
 	u.body = 0
 }
 
-// keepOneBody gives back the memory of all copies of the body but one.
+// keepOneBody releases the memory of all copies of the body but one.
 func (u *usage) keepOneBody() {
 	rest := u.body - u.body/bodyCost
 	u.of.bodies.give(u.caller, rest)
 	u.body -= rest
 }
 
-// mayWait takes a place among the requests that wait for a result.
+// mayWait takes a place among the requests that wait for a result, and reports whether there was one.
 func (u *usage) mayWait() bool {
 	u.waits = u.waits || u.of.waiters.take(u.caller, 0, 1)
 	return u.waits

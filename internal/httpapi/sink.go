@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// SinkPath is where the sink listens.
+// SinkPath is the path of the sink.
 const SinkPath = "/sink"
 
-// sink is a receiver to try things out with: it logs what arrives, with the
-// time since the arrival before, and answers 200 with the method and the path. It is for programs of this
-// machine: deliveries show no key.
+// sink is a receiver for trying things out. It logs each request with the time since the previous one, and responds with 200, the method and the path.
+// It is for programs of this machine: deliveries show no key.
 type sink struct {
 	log *slog.Logger
 
@@ -26,7 +25,7 @@ func (s *sink) routes() []route {
 	return []route{{"", SinkPath, s.receive, rights{local: true}, nil}, {"", SinkPath + "/{path...}", s.receive, rights{local: true}, nil}}
 }
 
-// NewSink returns a server that is a sink alone: it receives every request but GET /readyz, from any machine, and has no keys.
+// NewSink returns a server that is only a sink: it receives every request but GET /readyz, from any machine, and has no keys.
 func NewSink(log *slog.Logger) *Handler {
 	draining := newDraining()
 	mux := http.NewServeMux()

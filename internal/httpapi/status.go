@@ -8,9 +8,9 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// Status is what all buckets tell at a glance.
+// Status summarizes all buckets.
 type Status struct {
-	// Buckets that the caller's key is for, also those that left the configuration.
+	// Buckets that the caller's key is for, also those removed from the configuration.
 	Buckets int64 `json:"buckets"`
 
 	// Their unfinished jobs: those that wait, also for their time, and those in flight.
@@ -20,23 +20,23 @@ type Status struct {
 	// Their dead letters.
 	Dead int64 `json:"dead"`
 
-	// What is wrong with Redis, such as that it is out of memory. Absent if nothing is.
+	// What is wrong with Redis, such as that it is out of memory. Absent if it works.
 	Redis string `json:"redis,omitempty"`
 
-	// Those of the buckets that people should look at.
+	// Buckets that need attention.
 	Notes []BucketNotes `json:"notes"`
 }
 
-// BucketNotes are what people should know of a bucket.
+// BucketNotes are the notes on a bucket that needs attention.
 type BucketNotes struct {
 	Bucket string   `json:"bucket"`
 	Notes  []string `json:"notes"`
 
-	// For each of them the command that helps, without the name of the program; "" where there is none. Only where it was asked for.
+	// For each of them the command that helps, without the name of the program; "" where there is none. Only on request.
 	Help []string `json:"help,omitempty" jsonschema:"example=bucket resume webhooks"`
 }
 
-// StatusQuery says what a status has.
+// StatusQuery selects the parts of a status.
 type StatusQuery struct {
 	// `true` adds to each note the command that helps.
 	Help bool `json:"help" in:"query"`

@@ -12,8 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// storeFaults makes faults of what goes wrong between here and Redis, and logs
-// them: one at once and then now and then, not one for each request.
+// storeFaults turns errors between here and Redis into faults, and logs them: one at once and then now and then, not one for each request.
 type storeFaults struct {
 	log       *slog.Logger
 	sometimes rate.Sometimes
@@ -23,8 +22,8 @@ func newStoreFaults(log *slog.Logger) *storeFaults {
 	return &storeFaults{log: log, sometimes: rate.Sometimes{First: 1, Interval: 10 * time.Second}}
 }
 
-// of returns a 503 that names the failure of Redis, and a 500 for an error of this program. The
-// error's text stays here: it may name what clients need not know.
+// of returns a 503 that names the failure of Redis, or a 500 for an error of this program. The fault does not have the error's text, which may be
+// confidential.
 func (s *storeFaults) of(r *http.Request, err error) *fault {
 	if kept, ok := r.Context().Value(causeKey{}).(*error); ok {
 		*kept = err
@@ -61,13 +60,13 @@ func (s *storeFaults) of(r *http.Request, err error) *fault {
 	return f
 }
 
-// mayHaveRun reports whether what a request asked for may be done all the same: the response of Redis was lost. While the circuit breaker is open,
+// mayHaveRun reports whether a request may have been carried out despite the error: the reply of Redis was lost. While the circuit breaker is open,
 // nothing is sent.
 func mayHaveRun(err error) bool {
 	return redisconn.ReplyLost(err) && elsewhere(err) == ""
 }
 
-// elsewhere says of an error that a bucket changes its pool meanwhile, or is in another pool than this process knows; "" of others.
+// elsewhere returns the text of an error that a bucket is changing its pool, or is in another pool than this process knows; "" for other errors.
 func elsewhere(err error) string {
 	if errors.Is(err, shaper.ErrTagChanged) {
 		return "the bucket changes its pool or its flows at this moment, or this process is configured for another pool of the bucket, as its log tells the operator: nothing was stored; retry"

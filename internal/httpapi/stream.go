@@ -18,13 +18,13 @@ const (
 	maxStreams  = 200              // of all callers: see shares
 )
 
-// StreamQuery says what a stream has.
+// StreamQuery selects the parts of a stream.
 type StreamQuery struct {
-	// Of this bucket, tell bins of 100 ms, too.
+	// Adds the bins of 100 ms of this bucket.
 	Bucket string `json:"bucket" in:"query"`
 }
 
-// Stream tells what all processes count.
+// Stream sends the counts of all processes.
 var Stream = &Operation[StreamQuery, *fleet.Second]{
 	ID: "stream", Method: "GET", Path: "/v1/stream", Roles: []apikey.Role{apikey.RoleRead}, Events: true, Faults: []code{codeUnknownBucket, codeOverloaded},
 	Commands: []string{"watch"},
@@ -36,10 +36,10 @@ seconds late is cut off, and a server that stops ends the stream: ask again. A c
 at most. One caller alone has half of them, and two that want all have a third each.`,
 }
 
-// stream tells what all processes count, each second.
+// stream sends the counts of all processes, each second.
 func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
 	bucket := r.URL.Query().Get("bucket")
-	if bucket != "" { // all processes are told which bucket is looked at
+	if bucket != "" { // makes all processes report this bucket in detail
 		if isForeign(r, bucket) {
 			newFault(codeForbidden, "the key is not for bucket %q", bucket).write(w, r)
 			return
@@ -71,7 +71,7 @@ func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	events := eventWriter{w, http.NewResponseController(w)}
-	_ = events.control.SetReadDeadline(time.Time{}) // those of the server would cut it; where there are none this is an error
+	_ = events.control.SetReadDeadline(time.Time{}) // removes the server's deadline; without one this is an error
 	if events.write("retry: 2000\n\n") != nil {
 		return
 	}

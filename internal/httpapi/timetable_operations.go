@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// TimetableQuery says of which time a timetable is.
+// TimetableQuery selects the time of a timetable.
 type TimetableQuery struct {
 	BucketName
 
@@ -23,12 +23,12 @@ type TimetableQuery struct {
 	Until time.Time `json:"until" in:"query"`
 }
 
-// Timetable is when a bucket is open and at which rate, and when its schedules fire.
+// Timetable lists when a bucket is open and at which rate, and when its schedules fire.
 type Timetable struct {
 	Bucket string    `json:"bucket"`
 	From   time.Time `json:"from"`
 
-	// How far it reaches: less far than asked if there would be more than 1000 stretches or fires.
+	// The end of the timetable: earlier than requested if there would be more than 1000 stretches or fires.
 	Until     time.Time      `json:"until"`
 	Stretches []OpenStretch  `json:"stretches"`
 	Fires     []ScheduleFire `json:"fires"`
@@ -40,13 +40,13 @@ type OpenStretch struct {
 	Until time.Time `json:"until"`
 	Open  bool      `json:"open"`
 
-	// That of the calendar, or the bucket's own. Absent while it is closed.
+	// The rate of the calendar, or the bucket's own. Absent while it is closed.
 	Rate string `json:"rate,omitempty"`
 
 	// It closes earlier, once the bucket is empty. Absent otherwise.
 	UntilEmpty bool `json:"until_empty,omitempty"`
 
-	// By which all jobs are to have left. Absent if the window names none.
+	// When all jobs are to be sent. Absent if the window names no finish.
 	Finish *time.Time `json:"finish,omitempty"`
 }
 
@@ -102,7 +102,7 @@ func (o *ops) showTimetable(r *http.Request, in *TimetableQuery) (*Timetable, er
 	return t, o.addFires(r, t)
 }
 
-// addPlan adds the stretches of a plan. own is the rate where the calendar names none.
+// addPlan adds the stretches of a plan. own is the rate when the calendar names none.
 func (t *Timetable) addPlan(plan schedule.Plan, own admission.Rate) error {
 	table, err := plan.Timetable(t.Bucket, schedule.Rate{})
 	if err != nil {

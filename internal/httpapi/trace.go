@@ -20,12 +20,11 @@ var (
 	traceMember = regexp.MustCompile(`^[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]$`)
 )
 
-// traceContext is the Trace Context of a request that enqueues. It goes with the jobs to their deliveries, so that a
-// trace leads from the producer to the receiver.
-type traceContext struct{ parent, state string } // each "" where there is none
+// traceContext is the Trace Context of a request that enqueues. It travels with the jobs to their deliveries, so a trace spans from the producer to the
+// receiver.
+type traceContext struct{ parent, state string } // each "" if there is none
 
-// traceContextOf reads the Trace Context of a request. An invalid header is ignored, as the standard wants: a tracer's
-// fault must cost no job.
+// traceContextOf reads the Trace Context of a request. An invalid header is ignored, as the standard requires: a tracer's fault must cost no job.
 func traceContextOf(h http.Header) traceContext {
 	parents := h[shaper.HeaderTraceParent]
 	if len(parents) != 1 || !validTraceParent(parents[0]) {
@@ -65,8 +64,7 @@ func validTraceState(text string) bool {
 	return len(members) <= maxTraceMembers
 }
 
-// addTo gives a valid job the Trace Context as headers, unless the job names one of its own, or has no room for more
-// headers.
+// addTo adds the Trace Context to the headers of a valid job, unless the job names one of its own, or has no room for more headers.
 func (t traceContext) addTo(job *shaper.Job) {
 	if t.parent == "" {
 		return

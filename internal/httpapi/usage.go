@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// UsageQuery says which use of models is summed up, and by what.
+// UsageQuery selects the use of models to sum up, and its dimensions.
 type UsageQuery struct {
 	BucketName
 
@@ -22,7 +22,8 @@ type UsageQuery struct {
 	// The last day, included. Without it, today.
 	To string `json:"to" in:"query" jsonschema:"format=date"`
 
-	// By what the rows are told apart: some of `day`, `model`, `flow` (with its group), `group` and `caller`, with commas between them. Without it, by day and model.
+	// The dimensions of the rows: some of `day`, `model`, `flow` (with its group), `group` and `caller`, with commas between them. Without it, by day and
+	// model.
 	By string `json:"by" in:"query"`
 
 	// Calls of jobs of this flow.
@@ -31,14 +32,14 @@ type UsageQuery struct {
 	// Of this group.
 	Group *string `json:"group" in:"query"`
 
-	// Of this caller. An empty one means jobs without a caller.
+	// Of this caller. An empty one selects jobs without a caller.
 	Caller *string `json:"caller" in:"query"`
 
 	// Of this model, as requests name it.
 	Model *string `json:"model" in:"query"`
 }
 
-// ShowUsage sums up what calls of models have used.
+// ShowUsage sums up the usage of model calls.
 var ShowUsage = &Operation[UsageQuery, *opsview.Usage]{
 	ID: "showUsage", Method: "GET", Path: "/v1/buckets/{bucket}/usage", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
 	Answer:   "The rows with the most tokens first, 1,000 at most, and the total of all.",

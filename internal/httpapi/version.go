@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/internal/build"
 )
 
-// ShowVersion says what a server was built from.
+// ShowVersion returns the build of a server.
 var ShowVersion = &Operation[struct{}, *build.Build]{
 	ID: "showVersion", Method: "GET", Path: "/v1/version", Roles: []apikey.Role{apikey.RoleRead},
 	Answer:  "The same as `--version` of the program.",

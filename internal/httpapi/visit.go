@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// serve has the request sent at its slot, and passes on the answer.
+// serve sends the request at its slot, and passes on the response.
 func (v *visit) serve(job shaper.Job) {
 	v.patience(v.left())
 	var ended func()
@@ -36,8 +36,8 @@ func (v *visit) serve(job shaper.Job) {
 	v.relay(answer, began)
 }
 
-// sendSoonest sends a request that would wait in its bucket for longer than fallback_after: by the fallback if that sends it sooner, else by the
-// bucket after all.
+// sendSoonest sends a request that would wait in its bucket for longer than fallback_after. It uses the fallback if that sends it sooner, otherwise the
+// bucket.
 func (v *visit) sendSoonest(ctx, waits context.Context, job shaper.Job, refusal *shaper.Refusal) (answer *llm.Answer, err error) {
 	here, isFull := *v, refusal.Reason == shaper.ReasonBucketFull
 	if there, isThere := v.fallBack(); isThere {
@@ -54,7 +54,7 @@ func (v *visit) sendSoonest(ctx, waits context.Context, job shaper.Job, refusal 
 	return v.API.Send(ctx, waits, job, v.ask)
 }
 
-// tooLong returns the refusal of a job that would wait for too long, or has no place to wait in; else nil.
+// tooLong returns the refusal of a job that would wait for too long, or finds no capacity; otherwise nil.
 func tooLong(err error) *shaper.Refusal {
 	refused, ok := errors.AsType[*client.RefusedError](err)
 	if ok && (refused.Receipt.Refusal.Reason == shaper.ReasonWaitTooLong || refused.Receipt.Refusal.Reason == shaper.ReasonBucketFull) {
@@ -63,10 +63,10 @@ func tooLong(err error) *shaper.Refusal {
 	return nil
 }
 
-// relay passes an answer on as it comes. One that breaks off breaks off for the client, too. The request came when the visit began.
+// relay streams a response to the client. If the response breaks off, it breaks off for the client, too. The request arrived when the visit began.
 func (v *visit) relay(answer *llm.Answer, began time.Time) {
 	v.body = nil
-	usageOf(v.r).keepOneBody() // that which was sent: net/http keeps it until the answer has ended
+	usageOf(v.r).keepOneBody() // the copy that was sent: net/http keeps it until the response has ended
 	err := v.pass(answer, began)
 	_ = answer.Close() // it returns nil
 	if !errors.Is(err, io.EOF) {
@@ -74,7 +74,7 @@ func (v *visit) relay(answer *llm.Answer, began time.Time) {
 	}
 }
 
-// pass passes an answer on, and returns why it has ended: [io.EOF] at its end.
+// pass passes a response on, and returns why it has ended: [io.EOF] at its end.
 func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 	control := http.NewResponseController(v.w)
 	attempt := answer.Attempt()
@@ -92,7 +92,7 @@ func (v *visit) pass(answer *llm.Answer, began time.Time) error {
 		if err != nil {
 			return err
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has no deadlines ends by others
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection without deadlines ends by others
 		if _, err = v.w.Write(part); err != nil {
 			return err
 		}
@@ -109,8 +109,8 @@ func (v *visit) wayBack(own *shaper.OwnDelivery) *wayBack {
 	return v.access.wayBack(v.r, base, v.pathBack())
 }
 
-// pathBack returns the path below which a request without a model reaches the API of this visit: that of the route, or that of its bucket where the
-// route has several APIs.
+// pathBack returns the path on this server by which a request without a model reaches the API of this visit: the path of the route, or that of its
+// bucket if the route has several APIs.
 func (v *visit) pathBack() string {
 	home, alone := RouteBucket{}, v.llmRoutes(v.API.Bucket)
 	for _, b := range v.llmRoutes(strings.TrimPrefix(v.r.URL.Path, proxyPath)) {
@@ -125,14 +125,14 @@ func (v *visit) pathBack() string {
 	return v.r.URL.Path
 }
 
-// patience gives the connection the time that the client waits.
+// patience extends the connection's deadline by the time that the client waits.
 func (v *visit) patience(wait time.Duration) {
 	control := http.NewResponseController(v.w)
 	_ = control.SetReadDeadline(time.Time{}) // a read only notices that the client disconnects
 	_ = control.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 }
 
-// giveUp answers a request that gets no permit in time, or none at all.
+// giveUp responds to a request that gets no permit in time, or none at all.
 func (v *visit) giveUp(err error) {
 	var refusal *client.RefusedError
 	var ended *client.EndedError
@@ -141,7 +141,7 @@ func (v *visit) giveUp(err error) {
 	switch {
 	case isRevoked(v.r):
 		newFault(codeUnauthorized, "the key of the request was removed, or lost a right, while the request waited").write(v.w, v.r)
-	case v.r.Context().Err() != nil: // no client reads an answer
+	case v.r.Context().Err() != nil: // no client reads a response
 	case errors.As(err, &refusal):
 		nameWait(refusal.Receipt.Refusal, v.timeout)
 		v.headers.Set(v.w.Header(), refusal.Receipt.Decisions, time.Now())

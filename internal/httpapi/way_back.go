@@ -11,19 +11,19 @@ import (
 	"github.com/tundish-io/tundish/admission/httplimit"
 )
 
-// wayBack leads the addresses of an API in the headers of its answers back to the proxy, or to an LLM route: a client that follows them is paced, and
-// its key stays here. An address of the API's host that is not below the base URL leads past the proxy, and a client that follows it sends its key to
-// the vendor: it does not pass. Addresses of other hosts and in bodies stay as they are, but for redirects that would carry the client's key.
+// wayBack rewrites the API's addresses in response headers to the proxy, or to an LLM route. So a client that follows them is paced, and its key stays
+// here. An address of the API's host outside of the base URL would bypass the proxy, and a client that follows it would send its key to the vendor: it
+// is removed. Addresses of other hosts and in bodies stay as they are, except redirects that would carry the client's key.
 type wayBack struct {
 	base *url.URL // of the API; nil leads nothing back
 	path string   // of it, without a slash at its end
 	own  string   // the address of the proxy, as the client addressed it
 
-	carriesKey bool // to another host, where the client follows a redirect
+	carriesKey bool // to another host, if the client follows a redirect
 }
 
-// wayBack returns the one for a response to r. base is the URL below which the request went. path is that of this server below which the client
-// reaches the same URL. credentials are the headers, in small letters, in which a client sends what it takes for the API's key, beside keyHeaders.
+// wayBack returns the rewriter for a response to r. base is the URL below which the request went. path is the path of this server by which the client
+// reaches the same URL. credentials are the headers, in lower case, in which a client sends its key, in addition to keyHeaders.
 func (a *access) wayBack(r *http.Request, base, path string, credentials ...string) *wayBack {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
@@ -39,8 +39,8 @@ var (
 	prefixPattern = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 )
 
-// origin is the beginning of the address of this server as the client of a request has addressed it. What a proxy in front says of that counts if
-// the proxy is trusted. That the client came by TLS counts in any case: else its next request, with its key, might go in the clear.
+// origin returns the scheme and host by which the client has addressed this server. The headers of a proxy in front count if the proxy is trusted. A
+// client's TLS counts in any case: otherwise its next request, with its key, might be sent unencrypted.
 func (a *access) origin(r *http.Request) string {
 	scheme, host, prefix := "http", r.Host, ""
 	said := func(name string) string {
@@ -68,11 +68,11 @@ func (a *access) origin(r *http.Request) string {
 	return scheme + "://" + host + prefix
 }
 
-// headerDropped names the headers of an answer that led past the proxy.
+// headerDropped names the response headers that were removed because they would bypass the proxy.
 const headerDropped = "Tundish-Dropped"
 
-// pass passes on the headers of an answer with its addresses led back: all of Link (RFC 8288), Location and Content-Location, and whatever other
-// header is an address and nothing else, such as Operation-Location.
+// pass passes on the headers of a response with its addresses rewritten: all of Link (RFC 8288), Location and Content-Location, and any other header
+// that is only an address, such as Operation-Location.
 func (b *wayBack) pass(to, answer http.Header, status int) {
 	if b.base == nil {
 		passHeaders(to, answer)
@@ -107,7 +107,7 @@ func (b *wayBack) pass(to, answer http.Header, status int) {
 	}
 }
 
-// redirect leads back the address of a redirect, which clients follow by themselves: only where their key does not go along.
+// redirect rewrites the address of a redirect, which clients follow by themselves: only if their key is not sent along.
 func (b *wayBack) redirect(text string) (led string, stays bool) {
 	led, stays = b.reference(text)
 	if stays && led == text && b.leaksKey(text) {
@@ -116,7 +116,7 @@ func (b *wayBack) redirect(text string) (led string, stays bool) {
 	return led, stays
 }
 
-// links leads back the targets in the value of a header Link. stays is false where a link was taken out.
+// links rewrites the targets in the value of a header Link. stays is false if a link was removed.
 func (b *wayBack) links(value string) (led string, stays bool) {
 	var kept []string
 	stays = true
@@ -124,7 +124,7 @@ func (b *wayBack) links(value string) (led string, stays bool) {
 		start := strings.IndexByte(value, '<')
 		end := strings.IndexByte(value, '>')
 		if start < 0 || end < start || strings.Trim(value[:start], " \t,") != "" {
-			kept = append(kept, strings.TrimLeft(value, ",")) // it is no list of links: what is left stays
+			kept = append(kept, strings.TrimLeft(value, ",")) // it is no list of links: the rest stays
 			break
 		}
 		rest := endOfLink(value[end:])
@@ -138,7 +138,7 @@ func (b *wayBack) links(value string) (led string, stays bool) {
 	return strings.TrimLeft(strings.Join(kept, ","), " \t"), stays
 }
 
-// endOfLink is where the parameters of a link end: at a comma that is in no quotes.
+// endOfLink returns the index where the parameters of a link end: at a comma outside of quotes.
 func endOfLink(text string) int {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -162,8 +162,8 @@ func (b *wayBack) absolute(value string) (led string, stays bool) {
 	return b.reference(value)
 }
 
-// reference leads back an address, with or without its host. One without a leading slash is relative to the request: it leads to the proxy as it is.
-// So does one to another host lead where it says. stays is false of one that leads to the vendor past the proxy, or to this server's own API.
+// reference rewrites an address, with or without its host. An address without a leading slash is relative to the request: it stays, as it leads to the
+// proxy. An address of another host stays too. stays is false for an address that leads to the vendor past the proxy, or to this server's own API.
 func (b *wayBack) reference(text string) (led string, stays bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Host == "" && !strings.HasPrefix(u.Path, "/") || u.Host != "" && !b.isAtVendor(u) {
@@ -211,7 +211,7 @@ func portOf(u *url.URL, scheme string) string {
 	return "80"
 }
 
-// climbs reports whether a client may read a part of a path as one that climbs. Those that stand there as they are were resolved before.
+// climbs reports whether a client may read a part of a path as "..". Literal ones were resolved before.
 func climbs(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if decoded := strings.NewReplacer("%2e", ".", "%2E", ".").Replace(part); decoded == "." || decoded == ".." {
@@ -221,7 +221,7 @@ func climbs(path string) bool {
 	return strings.Contains(path, `\`)
 }
 
-// query is that of an address without what the base URL adds to each request, which may be a secret.
+// query returns an address's query without the part that the base URL adds to each request, which may be a secret.
 func (b *wayBack) query(text string) string {
 	if b.base.RawQuery == "" {
 		return text

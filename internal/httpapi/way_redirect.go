@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// droppedElsewhere are the headers that clients leave out where they follow a redirect to another host.
+// droppedElsewhere are the headers that clients drop when they follow a redirect to another host.
 var droppedElsewhere = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// redirectsCarryKey reports whether the client of a request with these headers sends a key to another host where it follows a redirect. credentials
-// are further headers, in small letters, that have one.
+// redirectsCarryKey reports whether a client with these headers sends a key to another host when it follows a redirect. credentials are further headers,
+// in lower case, that hold a key.
 func (a *access) redirectsCarryKey(h http.Header, credentials []string) bool {
 	ring := a.ring()
 	for name, values := range h {
@@ -31,8 +31,8 @@ func (b *wayBack) leaksKey(text string) bool {
 	return !staysHere(text) && (b.carriesKey || b.isAtThisHost(text))
 }
 
-// staysHere reports whether every client reads an address as one of the host that it has asked. Clients that follow the URL standard of browsers, as
-// fetch does, take "\\" for "/", and find a host behind any number of slashes.
+// staysHere reports whether every client reads an address as one of the requested host. Clients that follow the URL standard of browsers, as fetch does,
+// read "\\" as "/", and find a host after any number of slashes.
 func staysHere(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.HasPrefix(text, "//") && !strings.ContainsAny(text, "\\\t")

@@ -1,4 +1,4 @@
-// Package httpbound holds the bounds of the HTTP servers that the configuration names too.
+// Package httpbound holds the bounds of the HTTP servers that the configuration also refers to.
 package httpbound
 
 import "time"
@@ -12,8 +12,8 @@ const (
 	// MinBodyMemory is room for a job with the largest payload.
 	MinBodyMemory = 16 << 20
 
-	// DefaultIdleTimeout is how long a connection without a request is kept. It is longer than what proxies in front keep one for (nginx 60 or
-	// 75 s, AWS 60 s), so that no proxy sends a request on a connection that is about to be closed.
+	// DefaultIdleTimeout is how long a connection without a request is kept. It is longer than that of common proxies (nginx 60 or 75 s, AWS 60 s), so no
+	// proxy sends a request on a connection that is about to be closed.
 	DefaultIdleTimeout = 90 * time.Second
 
 	// MaxWait bounds how long a request waits for a result, a client of the proxy too. One that prefers more waits for so long.

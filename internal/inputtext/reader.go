@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Reader reads a text from its first byte on: without a byte order mark of UTF-8, and with LF for CR where lines end in a CR alone.
+// Reader reads a text without a UTF-8 byte order mark, and with LF for CR if lines end in a CR alone.
 type Reader struct {
 	from    *bufio.Reader
 	begun   bool
@@ -20,14 +20,14 @@ type Reader struct {
 // NewReader returns a reader of lines. [Reader.Read] returns ErrUTF16 for a text in UTF-16.
 func NewReader(from io.Reader) *Reader { return &Reader{from: bufio.NewReader(from)} }
 
-// NewTableReader is NewReader of a table, whose fields may have line ends between quotation marks.
+// NewTableReader is NewReader for a table, whose fields may have line ends between quotation marks.
 func NewTableReader(from io.Reader) *Reader {
 	r := NewReader(from)
 	r.quotes = true
 	return r
 }
 
-// Read reads what the text has. It waits for no more bytes than it needs to judge the first ones.
+// Read reads the text. It waits for no more bytes than it needs to judge the first ones.
 func (r *Reader) Read(p []byte) (int, error) {
 	if err := r.begin(); err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func (r *Reader) begin() error {
 	return err //nolint:wrapcheck // the bytes are there
 }
 
-// newlines replaces CR by LF in what was read, once the first line has ended in a CR alone.
+// newlines replaces CR by LF in the bytes that were read, once the first line has ended in a CR alone.
 func (r *Reader) newlines(p []byte) {
 	at := 0
 	for ; !r.decided && at < len(p); at++ {

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// Separators are what may stand between the columns of a table, the most usual first.
+// Separators are the valid separators of columns, the most usual first.
 const Separators = ",;\t|"
 
-// Separator returns the separator of a table, by the row that names the columns: the one that is there most often outside of quotation
-// marks, and a comma if there is none. above is how many bytes stand above that row: a line "sep=;", which names the separator to Excel,
-// or a line "#TYPE …" of PowerShell.
+// Separator returns the separator of a table, by the row that names the columns: the most frequent one outside of quotation marks, and a comma if there
+// is none. above is the number of bytes above that row: a line "sep=;", which names the separator to Excel, or a line "#TYPE …" of PowerShell.
 func Separator(head []byte) (separator rune, above int) {
 	if end := bytes.IndexByte(head, '\n'); end >= 0 {
 		text := strings.Trim(string(head[:end]), "\r\"")

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// bom is the byte order mark of UTF-8, which says nothing about the text.
+// bom is the byte order mark of UTF-8, which is no part of the text.
 var bom = []byte("\xef\xbb\xbf")
 
-// ErrUTF16 is the fault of a text whose first bytes are those of UTF-16 or UTF-32.
+// ErrUTF16 is the fault of a text that begins with the byte order mark of UTF-16 or UTF-32.
 var ErrUTF16 = errors.New("is UTF-16, as Excel's \"Unicode Text\" and PowerShell's > write it: save it as UTF-8")
 
 // DropBOM returns text without a byte order mark of UTF-8. The error is ErrUTF16.
@@ -24,7 +24,7 @@ func DropBOM(text []byte) ([]byte, error) {
 	return bytes.TrimPrefix(text, bom), nil
 }
 
-// TrimLine returns a line without blanks around it. A byte order mark in front goes too: files that were joined have one in the middle.
+// TrimLine returns a line without surrounding spaces. It also removes a byte order mark at the beginning: joined files have one in the middle.
 func TrimLine(line []byte) []byte {
 	return bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(line), bom))
 }

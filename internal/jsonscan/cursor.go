@@ -1,6 +1,6 @@
-// Package jsonscan reads JSON of others without making values of it. What it returns are parts of the text, so a text of millions of values costs no
-// more memory than itself. It takes what [encoding/json] takes: RFC 8259 with bytes in texts that are not UTF-8, nested at most 10,000 deep. Each byte
-// is read once, without recursion.
+// Package jsonscan reads untrusted JSON without building values. It returns parts of the text, so a text of millions of values needs no memory besides
+// itself. It accepts the same texts as [encoding/json]: RFC 8259 with bytes in texts that are not UTF-8, nested at most 10,000 deep. Each byte is read
+// once, without recursion.
 package jsonscan
 
 import (
@@ -11,7 +11,7 @@ import (
 // maxDepth is how deep values may be nested, as in encoding/json.
 const maxDepth = 10_000
 
-// Cursor stands in front of a value of a JSON text, which may end anywhere. After a fault it reads nothing more. It is not safe for concurrent use.
+// Cursor is a position before a value of a JSON text, which may end anywhere. After a fault it reads nothing more. It is not safe for concurrent use.
 type Cursor struct {
 	text []byte
 	at   int
@@ -21,11 +21,11 @@ type Cursor struct {
 // New returns a cursor in front of the value of a text. The cursor never changes the text.
 func New(text []byte) *Cursor { return &Cursor{text: text} }
 
-// Err returns why the cursor reads nothing more: [io.ErrUnexpectedEOF] where the text ends too early, or what is wrong at which byte. It is nil before
-// that.
+// Err returns why the cursor reads nothing more: [io.ErrUnexpectedEOF] if the text ends too early, or the fault and its byte. It is nil before that.
 func (c *Cursor) Err() error { return c.err }
 
-// Kind returns what the next value is: '{' an object, '[' a list, '"' a text, 't' or 'f' a truth value, 'n' null, '0' a number. It is 0 where none is.
+// Kind returns the kind of the next value: '{' an object, '[' a list, '"' a text, 't' or 'f' a truth value, 'n' null, '0' a number. It is 0 if there is
+// none.
 func (c *Cursor) Kind() byte {
 	switch b := c.peek(); b {
 	case '{', '[', '"', 't', 'f', 'n':
@@ -46,9 +46,9 @@ func (c *Cursor) Value() []byte {
 	return c.text[begin:c.at:c.at]
 }
 
-// Parts goes into the next value and calls each in front of each of its parts, in order: of an object with the name of the member, in its quotes and
-// with its escapes; of a list with nil. each may read the part from the cursor; what it leaves is skipped. A value without parts is skipped. Parts
-// returns false after a fault, and where each does: the cursor then stands where that left it.
+// Parts enters the next value and calls each before each of its parts, in order. For a member of an object, name is its name, in its quotes and with its
+// escapes; for an element of a list, name is nil. each may read the part from the cursor; Parts skips the rest. A value without parts is skipped. Parts
+// returns false after a fault, and after each returns false: the cursor then stays where each stopped.
 func (c *Cursor) Parts(each func(name []byte) bool) bool {
 	open := c.peek()
 	if open != '{' && open != '[' {
@@ -86,10 +86,10 @@ func (c *Cursor) Parts(each func(name []byte) bool) bool {
 // Offset returns how many bytes of the text are read.
 func (c *Cursor) Offset() int { return c.at }
 
-// End reports whether nothing follows but blanks, and no fault was found.
+// End reports whether only spaces follow, and no fault was found.
 func (c *Cursor) End() bool { return c.peek() == 0 && c.err == nil && c.at == len(c.text) }
 
-// peek skips blanks and returns the next byte, 0 at the end and after a fault.
+// peek skips spaces and returns the next byte, 0 at the end and after a fault.
 func (c *Cursor) peek() byte {
 	for c.at < len(c.text) && c.err == nil {
 		switch b := c.text[c.at]; b {
@@ -102,7 +102,7 @@ func (c *Cursor) peek() byte {
 	return 0
 }
 
-// fail notes the fault at the place of the cursor.
+// fail records the fault at the position of the cursor.
 func (c *Cursor) fail(reason string) bool {
 	switch {
 	case c.err != nil:
@@ -149,7 +149,7 @@ func (c *Cursor) nested() bool {
 		} else if !c.scalar(open) {
 			return false
 		}
-		for { // behind a value
+		for { // after a value
 			if depth == 0 {
 				return true
 			}
@@ -175,7 +175,7 @@ func (c *Cursor) nested() bool {
 	}
 }
 
-// name reads the name of a member and the colon behind it, and returns the name in its quotes, nil after a fault.
+// name reads the name of a member and the colon after it, and returns the name in its quotes, nil after a fault.
 func (c *Cursor) name() []byte {
 	if c.peek() != '"' {
 		c.fail("want the name of a member")

@@ -13,7 +13,7 @@ func Valid(text []byte) bool {
 }
 
 // Members calls each with the members of an object, in order: the name in its quotes, and the value. It reports whether the text is an object and
-// nothing else. Where it is not, each has been called with the members before the fault.
+// nothing else. If not, each was called with the members before the fault.
 func Members(text []byte, each func(name, value []byte)) bool {
 	c := New(text)
 	if c.Kind() != '{' {
@@ -29,7 +29,7 @@ func Members(text []byte, each func(name, value []byte)) bool {
 	}) && c.End()
 }
 
-// Elements calls each with the elements of a list, in order, until each returns false. It reports whether it has come to the end of a list.
+// Elements calls each with the elements of a list, in order, until each returns false. It reports whether it reached the end of a list.
 func Elements(text []byte, each func(element []byte) bool) bool {
 	c := New(text)
 	if c.Kind() != '[' {
@@ -41,7 +41,7 @@ func Elements(text []byte, each func(element []byte) bool) bool {
 	})
 }
 
-// Is reports whether a text of valid JSON, in its quotes, says want. Any other value says nothing.
+// Is reports whether a text of valid JSON, in its quotes, equals want. It is false for any other value.
 func Is(quoted []byte, want string) bool {
 	inside, ok := inQuotes(quoted)
 	switch {
@@ -54,7 +54,8 @@ func Is(quoted []byte, want string) bool {
 	return string(Append(room[:0], quoted, len(want)+1)) == want
 }
 
-// Text returns what a text of valid JSON, in its quotes, says: at most the first most bytes, to the end of a character. ok is false of another value.
+// Text returns the content of a text of valid JSON, in its quotes: at most the first most bytes, to the end of a character. ok is false for another
+// value.
 func Text(value []byte, most int) (text string, ok bool) {
 	inside, ok := inQuotes(value)
 	if !ok {
@@ -66,7 +67,7 @@ func Text(value []byte, most int) (text string, ok bool) {
 	return string(Append(make([]byte, 0, min(len(inside), most)), value, most)), true
 }
 
-// Append adds what Text returns to a buffer. Within the room of the buffer it takes no memory.
+// Append appends the result of Text to a buffer. It allocates nothing if the buffer has room.
 func Append(buffer, value []byte, most int) []byte {
 	inside, _ := inQuotes(value)
 	for most += len(buffer); len(inside) > 0; {
@@ -79,7 +80,7 @@ func Append(buffer, value []byte, most int) []byte {
 	return buffer
 }
 
-// Len returns how many bytes a text of valid JSON, in its quotes, says; 0 of another value.
+// Len returns the length of a text of valid JSON, in its quotes, in bytes; 0 for another value.
 func Len(value []byte) (n int64) {
 	inside, _ := inQuotes(value)
 	if isPlain(inside) {
@@ -99,12 +100,12 @@ func inQuotes(value []byte) (inside []byte, ok bool) {
 	return value[1 : len(value)-1], true
 }
 
-// isPlain reports whether the inside of a text says what it is.
+// isPlain reports whether the inside of a text needs no decoding.
 func isPlain(inside []byte) bool { return bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) }
 
 var escaped = [256]rune{'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'} //nolint:gochecknoglobals // a constant
 
-// first returns the first character of the inside of a text, and the bytes that stand for it. Bytes that are not UTF-8, and half of a surrogate pair,
+// first returns the first character of the inside of a text, and the number of its bytes there. Bytes that are not UTF-8, and half of a surrogate pair,
 // are U+FFFD, as in encoding/json.
 func first(inside []byte) (r rune, size int) {
 	if inside[0] != '\\' {
@@ -128,7 +129,7 @@ func first(inside []byte) (r rune, size int) {
 	return utf8.RuneError, 6
 }
 
-// unit returns the code unit of an escape \uXXXX, U+FFFD of anything else.
+// unit returns the code unit of an escape \uXXXX, U+FFFD for anything else.
 func unit(inside []byte) (r rune) {
 	if len(inside) < 6 || inside[0] != '\\' || inside[1] != 'u' {
 		return utf8.RuneError

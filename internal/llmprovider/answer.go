@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// mostWords bounds the text of an answer, which has a word for each token.
+// mostWords bounds the text of a response, which has a word for each token.
 const mostWords = 4096
 
-// write answers a call as a whole.
+// write writes the whole response to a call.
 func (p *Provider) write(w http.ResponseWriter, c *Call) {
 	text := strings.TrimSpace(strings.Repeat("word ", int(min(c.Output, mostWords))))
 	var body object
@@ -25,7 +25,7 @@ func (p *Provider) write(w http.ResponseWriter, c *Call) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if json.NewEncoder(w).Encode(body) != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,7 @@ func completion(c *Call, text string) object {
 	}
 }
 
-// response is a response of OpenAI. The usage is that of what has come.
+// response is a response of OpenAI. Its usage covers the text so far.
 func response(c *Call, text, status string) object {
 	return object{
 		"id": "resp_" + c.name(), "object": "response", "created_at": c.At.Unix(), "model": c.Model, "status": status, "error": nil,
@@ -72,7 +72,7 @@ func message(c *Call, text string) object {
 	}
 }
 
-// ended says why an answer has ended.
+// ended returns the reason for the end of a response.
 func ended(c *Call, byItself, byMaximum string) string {
 	if c.Output == c.MaxOutput {
 		return byMaximum

@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// A response in the background is answered at once as queued, without a usage. GET …/responses/{id} tells what has become of it: it is done, with
-// its usage, once its call time has passed.
+// A background response starts as queued, without usage. GET …/responses/{id} returns its state: after its call time it is done, with its usage.
 
-// queue answers a call that goes on in the background.
+// queue responds to a call that goes on in the background.
 func (p *Provider) queue(w http.ResponseWriter, c *Call) { p.tell(w, c, "queued") }
 
-// responseOf is the id of the response that a request asks for.
+// responseOf returns the id of the response that a request polls.
 func responseOf(r *http.Request) (id string, ok bool) {
 	_, id, ok = strings.Cut(r.URL.Path, string(responses)+"/resp_")
 	return id, ok && r.Method == http.MethodGet
 }
 
-// poll answers what has become of a response.
+// poll responds with the state of a background response.
 func (p *Provider) poll(w http.ResponseWriter, name string) {
 	p.mu.Lock()
 	var c *Call
@@ -38,10 +37,10 @@ func (p *Provider) poll(w http.ResponseWriter, name string) {
 	}
 }
 
-// tell answers a response that is not done.
+// tell writes a response that is not done.
 func (p *Provider) tell(w http.ResponseWriter, c *Call, status string) {
 	body := response(c, "", status)
 	body["usage"], body["output"], body["background"] = nil, []object{}, true
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }

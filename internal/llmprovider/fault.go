@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault is an error that has nothing to do with the limits: see [Provider.Fail].
+// Fault is an error that does not depend on the limits: see [Provider.Fail].
 type Fault struct {
 	Status int
 	Header map[string]string
@@ -20,22 +20,22 @@ func (f *Fault) write(w http.ResponseWriter) {
 		w.Header().Set(name, value)
 	}
 	w.WriteHeader(f.Status)
-	_, _ = w.Write([]byte(f.Body)) // the client may be gone
+	_, _ = w.Write([]byte(f.Body)) // the client may have disconnected
 }
 
-// InsufficientQuota is OpenAI's answer to an account without credit. Nothing but its body tells it from a rate limit.
+// InsufficientQuota is OpenAI's response for an account without credit. Only its body distinguishes it from a rate limit.
 func InsufficientQuota() Fault {
 	return Fault{Status: http.StatusTooManyRequests, Body: `{"error":{"message":"You exceeded your current quota, please check your plan and billing details.",` +
 		`"type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`}
 }
 
-// SpendCap is Anthropic's answer to an organization that has spent what it may in this month.
+// SpendCap is Anthropic's response for an organization that has reached its spend limit of the month.
 func SpendCap() Fault {
 	return Fault{Status: http.StatusTooManyRequests, Body: `{"type":"error","error":{"type":"rate_limit_error",` +
 		`"message":"You have reached your specified API usage limits.","details":{"error_code":"enforced_spend_limit_reached"}}}`}
 }
 
-// BillingError is Anthropic's answer to an account without credit.
+// BillingError is Anthropic's response for an account without credit.
 func BillingError() Fault {
 	return Fault{Status: http.StatusPaymentRequired,
 		Body: `{"type":"error","error":{"type":"billing_error","message":"Your credit balance is too low to access the API."}}`}

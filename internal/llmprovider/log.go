@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Call is a request of which a provider has taken note.
+// Call is a request that a provider has recorded.
 type Call struct {
 	At        time.Time // its arrival
 	ID        string    // its Idempotency-Key
 	Model     string
 	Input     int64 // tokens
 	MaxOutput int64 // tokens, 0: it names no maximum
-	Output    int64 // tokens that its answer has
+	Output    int64 // tokens of its response
 
-	Status   int      // of the answer
+	Status   int      // of the response
 	Charges  []Charge // to the limits; none of a call that was refused
-	Answered bool     // the whole answer is written
+	Answered bool     // the whole response is written
 
-	Sent      int64 // tokens of its output that are written, of an answer that streams
-	GoneAfter int   // the piece before which the client was seen to be gone, from 1 on; 0: it was not
+	Sent      int64 // tokens of its output that are written, of a streaming response
+	GoneAfter int   // the piece before which the client was seen to have disconnected, from 1 on; 0: it had not
 	kind      kind
 	number    int // from 1 on
 	asksUsage bool
 }
 
-// name is the id of the call, or its number if it has none: the id of its answer has it.
+// name returns the id of the call, or its number if it has none: the id of its response contains it.
 func (c *Call) name() string { return cmp.Or(c.ID, strconv.Itoa(c.number)) }
 
 // Used is the input and the output of a call that was not refused.
@@ -42,7 +42,7 @@ func (c *Call) Used() int64 {
 // Log is calls in the order of their arrival.
 type Log []*Call
 
-// Only are the calls of which something is true.
+// Only returns the calls for which is returns true.
 func (l Log) Only(is func(c *Call) bool) Log {
 	var some Log
 	for _, c := range l {
@@ -53,10 +53,10 @@ func (l Log) Only(is func(c *Call) bool) Log {
 	return some
 }
 
-// Refused are the calls that were not answered 200.
+// Refused returns the calls with another status than 200.
 func (l Log) Refused() Log { return l.Only(func(c *Call) bool { return c.Status != http.StatusOK }) }
 
-// Answered is how many times each id was answered in whole.
+// Answered returns how often each id got a whole response.
 func (l Log) Answered() map[string]int {
 	times := map[string]int{}
 	for _, c := range l {
@@ -67,7 +67,7 @@ func (l Log) Answered() map[string]int {
 	return times
 }
 
-// charges are those of all calls, the first one first.
+// charges returns the charges of all calls, the first one first.
 func (l Log) charges() []Charge {
 	var all []Charge
 	for _, c := range l {
@@ -77,7 +77,7 @@ func (l Log) charges() []Charge {
 	return all
 }
 
-// Most is the most that any window of that length has been charged, of all that begin at any instant. A window is without its end.
+// Most returns the highest sum that any window of that length was charged, wherever it begins. A window excludes its end.
 func (l Log) Most(unit Unit, window time.Duration) (most int64) {
 	charges := l.charges()
 	sum, oldest := int64(0), 0
@@ -92,7 +92,7 @@ func (l Log) Most(unit Unit, window time.Duration) (most int64) {
 	return most
 }
 
-// Sum is what was charged from an instant until another one, without that.
+// Sum returns what was charged from an instant until another one, which is excluded.
 func (l Log) Sum(unit Unit, from, until time.Time) (sum int64) {
 	for _, c := range l.charges() {
 		if !c.At.Before(from) && c.At.Before(until) {
@@ -102,7 +102,7 @@ func (l Log) Sum(unit Unit, from, until time.Time) (sum int64) {
 	return sum
 }
 
-// Use is what part of a limit was charged from an instant until another one, without that.
+// Use returns the part of a limit that was charged from an instant until another one, which is excluded.
 func (l Log) Use(limit Limit, from, until time.Time) float64 {
 	if !until.After(from) {
 		return 0

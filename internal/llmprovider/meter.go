@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Charge is what counts against limits at a time.
+// Charge is an amount that counts against limits at a time.
 type Charge struct {
 	At       time.Time
 	Requests int64
@@ -30,10 +30,10 @@ func (c Charge) Of(unit Unit) int64 {
 // meter sums the last window of a limit.
 type meter struct {
 	Limit
-	charges []Charge // that are in the window, or still to come
+	charges []Charge // that are in the window, or later
 }
 
-// sum is what a window has that ends at now. It forgets what has left it.
+// sum returns the sum of a window that ends at now. It drops charges that are older than the window.
 func (m *meter) sum(now time.Time) (sum int64) {
 	m.charges = slices.DeleteFunc(m.charges, func(c Charge) bool { return now.Sub(c.At) >= m.Window })
 	for _, c := range m.charges {
@@ -44,8 +44,7 @@ func (m *meter) sum(now time.Time) (sum int64) {
 	return sum
 }
 
-// frees is how long it takes until an amount fits, if nothing else comes than what is charged; for an amount above the limit, until all
-// has left.
+// frees returns how long it takes until an amount fits, if nothing else is charged; for an amount above the limit, until the window is empty.
 func (m *meter) frees(now time.Time, amount int64) time.Duration {
 	sum := m.sum(now)
 	byTime := slices.SortedFunc(slices.Values(m.charges), func(a, b Charge) int { return a.At.Compare(b.At) })
@@ -60,7 +59,7 @@ func (m *meter) frees(now time.Time, amount int64) time.Duration {
 	return wait
 }
 
-// resets is how long it takes until nothing is charged.
+// resets returns how long it takes until nothing is charged.
 func (m *meter) resets(now time.Time) time.Duration {
 	m.sum(now)
 	wait := time.Duration(0)

@@ -19,7 +19,7 @@ type Provider struct {
 	log         Log
 }
 
-// New makes a provider to which nothing is charged yet.
+// New makes a provider without any charges.
 func New(settings Settings) *Provider {
 	settings.API = cmp.Or(settings.API, OpenAI)
 	p := &Provider{settings: settings}
@@ -29,7 +29,7 @@ func New(settings Settings) *Provider {
 	return p
 }
 
-// Fail has every call that comes from now on answered by a fault, until [Provider.Heal].
+// Fail makes every call from now on get a fault, until [Provider.Heal].
 func (p *Provider) Fail(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *Provider) Heal() {
 	p.fault = nil
 }
 
-// Log is what has come until now.
+// Log returns the calls so far.
 func (p *Provider) Log() Log {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *Provider) Log() Log {
 	return calls
 }
 
-// ServeHTTP answers a call after its time, or an error at once.
+// ServeHTTP responds to a call after its time, or with an error at once.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id, ok := responseOf(r); ok {
 		p.poll(w, id)
@@ -95,9 +95,10 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit logs a call and charges it. It sets the headers of the answer, and returns what refuses the call, nil if nothing does.
+// admit logs a call and charges it. It sets the headers of the response, and returns the function that writes the refusal, nil if nothing refuses the
+// call.
 //
-// The time of arrival is read under the lock: the order of calls in the log is that of their times.
+// The time of arrival is read under the lock: the calls in the log are in the order of their times.
 func (p *Provider) admit(id string, r request, header http.Header) (*Call, func(w http.ResponseWriter)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,10 +130,10 @@ func (p *Provider) admit(id string, r request, header http.Header) (*Call, func(
 	return c, nil
 }
 
-// pieces is in how many parts the output of a call counts that counts as it comes.
+// pieces is the number of parts of an output that counts as it is produced.
 const pieces = 20
 
-// charges are what a call counts, the first one when it comes.
+// charges returns the charges of a call, the first one at its arrival.
 func (s *Settings) charges(c *Call) []Charge {
 	first := Charge{At: c.At, Requests: 1, Input: c.Input}
 	if s.API == OpenAI {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// refuse answers an error in the form of the API.
+// refuse writes an error in the form of the API.
 func (p *Provider) refuse(w http.ResponseWriter, status int, kind, code, message string) {
 	body := object{"error": object{"message": message, "type": kind, "param": nil, "code": code}}
 	if p.settings.API == Anthropic {
@@ -16,10 +16,10 @@ func (p *Provider) refuse(w http.ResponseWriter, status int, kind, code, message
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// exceeds is the refusal of a call for which a limit has no room.
+// exceeds returns the refusal of a call for which a limit has no room.
 func (p *Provider) exceeds(m *meter, c *Call, amount int64, header http.Header) func(w http.ResponseWriter) {
 	used, wait := m.sum(c.At), m.frees(c.At, amount)
 	p.settings.API.tell(header, m, c.At)
@@ -40,7 +40,7 @@ func (p *Provider) exceeds(m *meter, c *Call, amount int64, header http.Header) 
 	return func(w http.ResponseWriter) { p.refuse(w, http.StatusTooManyRequests, kind, code, message) }
 }
 
-// tell sets the headers that say what a limit has left.
+// tell sets the headers that report what remains of a limit.
 func (api API) tell(header http.Header, m *meter, now time.Time) {
 	left, resets := max(m.Amount-m.sum(now), 0), m.resets(now)
 	if api == Anthropic {

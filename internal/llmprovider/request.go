@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxRequest is how much of a request is read.
+// maxRequest is how many bytes of a request are read.
 const maxRequest = 8 << 20
 
-// request is what a provider reads of a request.
+// request is a provider's view of a request.
 type request struct {
 	kind      kind
 	model     string
@@ -31,7 +31,7 @@ type request struct {
 // bytesPerToken is the rule of thumb of the providers for English text.
 const bytesPerToken = 4
 
-// body is a request as it comes.
+// body is the body of a request.
 type body struct {
 	Model         string    `json:"model"`
 	Messages      any       `json:"messages"`

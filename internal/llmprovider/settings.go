@@ -48,7 +48,7 @@ func deploymentOf(path string) string {
 	return name
 }
 
-// Unit is what a limit counts.
+// Unit is the unit of a limit.
 type Unit string
 
 // The units.
@@ -66,35 +66,34 @@ type Limit struct {
 	Window time.Duration
 }
 
-// Settings say how a provider behaves. The zero value is OpenAI without limits, whose answers have 500 tokens and take no time.
+// Settings describe a provider. The zero value is OpenAI without limits, whose responses have 500 tokens and take no time.
 type Settings struct {
 	API    API
 	Limits []Limit
 
-	// CallTime is how long a call takes from its arrival to its answer. An error is answered at once.
+	// CallTime is the time from the arrival of a call to its response. An error is returned at once.
 	CallTime time.Duration
 
-	// Input is how many tokens the request of a job has. Nil: a quarter of the bytes of its text.
+	// Input returns the input tokens of a job's request. Nil: 25 % of the bytes of its text.
 	Input func(id string) int64
 
-	// Unseen is how many tokens more the input of a request has that names an earlier response, a conversation or a stored prompt, or a tool that
-	// searches.
+	// Unseen is the additional input of a request that names an earlier response, a conversation or a stored prompt, or a tool that searches, in tokens.
 	Unseen int64
 
 	// IsStrict refuses stream_options, as some servers with OpenAI's API do.
 	IsStrict bool
 
-	// UsedFrom and UsedTo bound how much output an answer has, as a share of the max_tokens of its request, or of ExpectedOutput where it names
-	// none. The id decides where between them an answer lies, so an id has the same answer each time. Zero of both: all of it.
+	// UsedFrom and UsedTo bound the output of a response, as a share of the max_tokens of its request, or of ExpectedOutput without it. The id chooses a
+	// point between them, so an id always gets the same response. Zero of both: all of it.
 	UsedFrom, UsedTo float64
 
-	// ExpectedOutput is the output of an answer to a request without max_tokens, times its share; 0 is 500.
+	// ExpectedOutput is the output of a response to a request without max_tokens, before its share; 0 is 500.
 	ExpectedOutput int64
 }
 
 const defaultOutput = 500
 
-// output is how many tokens the answer to a request has.
+// output returns the tokens of the response to a request.
 func (s *Settings) output(id string, r request) int64 {
 	if r.kind == embeddings {
 		return 0
@@ -109,7 +108,7 @@ func (s *Settings) output(id string, r request) int64 {
 	return min(max(int64(share*float64(r.maxOutput)), 1), r.maxOutput)
 }
 
-// chance is a number from 0 to 1 that looks random and is the same for an id each time.
+// chance returns a number from 0 to 1 that looks random and is always the same for an id.
 func chance(id string) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // a hash takes everything

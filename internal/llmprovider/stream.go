@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// StreamFault is what goes wrong in a stream, behind some of its pieces: see [Provider.FailStreams].
+// StreamFault is a fault of a stream after some of its pieces: see [Provider.FailStreams].
 type StreamFault struct {
 	After int // pieces
 	Kind  FaultKind
 }
 
-// FaultKind is a way in which a stream goes wrong.
+// FaultKind is a way in which a stream fails.
 type FaultKind int
 
 // The ways.
 const (
 	StreamCut        FaultKind = iota + 1 // the connection breaks
-	StreamHangs                           // nothing more comes
-	StreamOverloaded                      // an event tells an error, as Anthropic's 529 does once the answer has begun
-	UsageTwice                            // the usage comes before the end, too
+	StreamHangs                           // no more bytes are sent
+	StreamOverloaded                      // an error event, as Anthropic's 529 once the response has begun
+	UsageTwice                            // the usage is also sent before the end
 )
 
-// FailStreams has every stream that begins from now on go wrong; the zero fault heals them.
+// FailStreams makes every stream that begins from now on fail; the zero fault heals them.
 func (p *Provider) FailStreams(f StreamFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.streamFault = f
 }
 
-// words is a text of so many tokens: three have ten bytes, which is the rule of thumb of the worker llm.
+// words returns a text of n tokens: three tokens have ten bytes, which is the rule of thumb of the worker llm.
 func words(n int64) string {
 	return strings.Repeat("of to the ", int(n/3)) + []string{"", "of ", "of to "}[n%3] //nolint:mnd // three words
 }
@@ -45,7 +45,8 @@ type events struct {
 	text string // so far
 }
 
-// stream answers a call in pieces, each when its output is charged, and each once the one before is written. It notes what the client has got.
+// stream writes the response to a call in pieces, each when its output is charged, and each after the previous one is written. It records the pieces
+// that the client received.
 func (p *Provider) stream(w http.ResponseWriter, r *http.Request, c *Call) {
 	p.mu.Lock()
 	fault := p.streamFault
@@ -98,7 +99,7 @@ func (e *events) fail(r *http.Request, kind FaultKind) bool {
 func (e *events) write(name string, body any) {
 	text, _ := json.Marshal(body) // texts and numbers always marshal
 	if name != "" {
-		_, _ = fmt.Fprintf(e.w, "event: %s\n", name) // the client may be gone
+		_, _ = fmt.Fprintf(e.w, "event: %s\n", name) // the client may have disconnected
 	}
 	_, _ = fmt.Fprintf(e.w, "data: %s\n\n", text)
 	_ = http.NewResponseController(e.w).Flush()
@@ -150,7 +151,7 @@ func (e *events) chunk(choices []object, usage any) {
 	e.write("", body)
 }
 
-// usage tells what was used so far.
+// usage sends the usage so far.
 func (e *events) usage() {
 	if e.call.kind == messages {
 		e.write("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": ended(e.call, "end_turn", "max_tokens"), "stop_sequence": nil},

@@ -16,7 +16,7 @@ import (
 	"unicode"
 )
 
-// answer is what became of one job in one request.
+// answer is the result of one job in one request.
 type answer struct {
 	Status    int    `json:"status"`
 	Duplicate bool   `json:"duplicate"`
@@ -28,11 +28,11 @@ type answer struct {
 	} `json:"errors"`
 	Seconds int64 `json:"retry_after"` // of one in a batch, in place of the header
 
-	retryAfter time.Duration // 0 where the server did not say
-	failure    string        // in place of a status: no answer came
+	retryAfter time.Duration // 0 without one
+	failure    string        // in place of a status: there was no response
 }
 
-// reason names the answer in the report.
+// reason returns the name of the result in the report.
 func (a *answer) reason() string {
 	switch {
 	case a.failure != "":
@@ -47,7 +47,7 @@ func (a *answer) reason() string {
 
 const longestDetail = 300 // bytes that are shown
 
-// detail says more than reason, "" where the server did not.
+// detail adds to reason, "" if the server sent no more.
 func (a *answer) detail() string {
 	text := a.Detail
 	if len(a.Errors) > 0 {
@@ -69,12 +69,10 @@ func (a *answer) detail() string {
 	return text
 }
 
-// maxAnswer bounds what is read of an answer; one to the largest batch is some
-// hundred kilobytes.
+// maxAnswer bounds, in bytes, how much of a response is read; the response to the largest batch is some hundred kilobytes.
 const maxAnswer = 16 << 20
 
-// readAnswers returns an answer for each of the n jobs of a request. The body
-// of a batch says it job by job; any other speaks for all of them.
+// readAnswers returns a result for each of the n jobs of a request. The body of a batch has one per job; any other response applies to all of them.
 func readAnswers(resp *http.Response, n int, now time.Time) ([]answer, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -85,7 +83,7 @@ func readAnswers(resp *http.Response, n int, now time.Time) ([]answer, error) {
 		answer
 		Results []answer `json:"results"`
 	}
-	// What is not JSON has no code and no results: the status says enough.
+	// A response that is not JSON has no code and no results: the status is enough.
 	_ = json.Unmarshal(body, &message)
 	after := retryAfter(resp.Header, now)
 	if len(message.Results) == n {
@@ -110,7 +108,7 @@ func readAnswers(resp *http.Response, n int, now time.Time) ([]answer, error) {
 // maxRetryAfter bounds how long a server can make us wait at a time.
 const maxRetryAfter = time.Minute
 
-// retryAfter reads the header in both forms; 0 means that it is not there.
+// retryAfter reads the header in both forms; 0 means that it is missing.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -127,8 +125,7 @@ func secondsToWait(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), limit)) * time.Second
 }
 
-// failure names an error in few words, without ports and ids that would make
-// every one different.
+// failure describes an error in few words, without ports and ids that would make every one different.
 func failure(err error) string {
 	var timeout interface{ Timeout() bool }
 	var wrapped *url.Error

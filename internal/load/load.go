@@ -1,5 +1,4 @@
-// Package load is the load generator: it posts jobs to the HTTP API, as many as
-// are wanted at the rate that is wanted, and says how they were answered.
+// Package load is the load generator: it posts a number of jobs to the HTTP API, at a rate, and reports the results.
 package load
 
 import (
@@ -21,34 +20,30 @@ const (
 	MaxRate        = 1_000_000
 	MaxConcurrency = 10_000
 	MaxFlows       = 10_000_000
-	MaxBatch       = 1000 // what the API takes
+	MaxBatch       = 1000 // the bound of the API
 	MinSize        = 2    // an empty JSON string
 	MaxSize        = 8 << 20
-	maxBatchBytes  = 8 << 20 // what the API takes
-	envelopeBytes  = 128     // of a job in a batch, its payload and url apart
+	maxBatchBytes  = 8 << 20 // the bound of the API
+	envelopeBytes  = 128     // of a job in a batch, without its payload and url
 )
 
-// lineEvery is how often progress is told where it cannot be drawn in place.
+// lineEvery is how often progress is printed when it cannot be drawn in place.
 const lineEvery = 5 * time.Second
 
-// ErrUnreachable says that the server never answered.
+// ErrUnreachable says that the server never responded.
 var ErrUnreachable = errors.New("load: the server does not answer")
 
 // Run sends the jobs and reports. A line on out shows the progress.
 //
-// With a rate the schedule is open: each request has an instant at which it
-// should start, and its latency counts from there, also when all connections
-// were busy then. So a server that stalls is not asked less and does not look
-// better for it ("coordinated omission"). Without a rate each connection sends
-// its next request when the last one is answered.
+// With a rate the schedule is open: each request has an instant at which it should start, and its latency counts from there, also when all connections
+// were busy then. So a server that stalls gets no fewer requests and does not look better for it ("coordinated omission"). Without a rate each
+// connection sends its next request after the last response.
 //
-// Run makes the ids. A request that failed, or was answered 503, may have been
-// taken: it is sent again with the same ids a few times, which doubles no job.
-// With Wait a 503 is met again and again.
+// Run generates the ids. A request that failed, or got a 503, may have been accepted: Run repeats it a few times with the same ids, which doubles no
+// job. With Wait it repeats after every 503.
 //
-// When ctx ends, Run returns what was seen so far and the cause. It gives up
-// with [ErrUnreachable] when a request has failed for good and none was
-// answered yet.
+// When ctx ends, Run returns the results so far and the cause. It gives up with [ErrUnreachable] when a request has failed for good and none has had a
+// response yet.
 func Run(ctx context.Context, opts Options, out io.Writer) (Report, error) {
 	if err := opts.Validate(); err != nil {
 		return Report{}, fmt.Errorf("load: %w", err)

@@ -8,32 +8,30 @@ import (
 	"time"
 )
 
-// Options is what a run may choose.
+// Options are the options of a run.
 type Options struct {
 	Server string // base URL of the API, such as http://127.0.0.1:8080
 	Bucket string
-	URL    string // where the jobs are to be delivered; "" leaves that to the bucket
+	URL    string // the URL that jobs are delivered to; "": the bucket's
 	Key    string // API key; "" sends none
 
-	Priority string // of all jobs; "" leaves it to the server
+	Priority string // of all jobs; "": the server's default
 	Flow     string // of all jobs; "" names none
 	Flows    int    // of this many flows, whose names are Flow with -1, -2 and so on, in turn; 0 is Flow alone
 
 	Jobs        int           // to send in all
-	Rate        float64       // jobs a second; 0 means as fast as it goes
+	Rate        float64       // jobs a second; 0 means as fast as possible
 	Concurrency int           // requests at a time, each on a connection of its own
 	Batch       int           // jobs in a request; 1 uses the endpoint for single jobs
 	Size        int           // bytes of a payload, which is a JSON string
 	Timeout     time.Duration // of one request
 
-	// Wait sends a job that was refused, or met a Redis that is away, again after
-	// the time that the server asks for, until it is in. Without it a refusal is an
-	// answer like any other, and a Redis that stays away is a failure.
+	// Wait repeats a job that was refused, or that Redis could not store, after the time that the server names, until it is admitted. Without Wait a
+	// refusal is a result like any other, and a Redis that stays away is a failure.
 	Wait bool
 }
 
-// DefaultOptions returns 1000 jobs of 256 bytes, as fast as 16 connections go.
-// Server and Bucket have no default.
+// DefaultOptions returns 1000 jobs of 256 bytes, as fast as 16 connections allow. Server and Bucket have no default.
 func DefaultOptions() Options {
 	return Options{Jobs: 1000, Concurrency: 16, Batch: 1, Size: 256, Timeout: 10 * time.Second}
 }
@@ -83,7 +81,7 @@ func (o Options) flowOf(n int64) string {
 	return fmt.Sprintf("%s-%d", o.Flow, n%int64(o.Flows)+1)
 }
 
-// endpoint is where requests go.
+// endpoint returns the URL of requests.
 func (o Options) endpoint() string {
 	endpoint := strings.TrimRight(o.Server, "/") + "/v1/buckets/" + url.PathEscape(o.Bucket) + "/jobs"
 	if o.Batch > 1 {

@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// Report says how the jobs were answered. Sent is Admitted and all of Refused
-// and Failed.
+// Report counts the results of the jobs. Sent is the sum of Admitted, Refused and Failed.
 type Report struct {
 	Sent       int            `json:"sent"`
-	Admitted   int            `json:"admitted"`   // answered 202
+	Admitted   int            `json:"admitted"`   // status 202
 	Duplicates int            `json:"duplicates"` // of these, jobs that were there before: none of ours should
-	Refused    map[string]int `json:"refused"`    // answered 429, by the code of the answer
+	Refused    map[string]int `json:"refused"`    // status 429, by the code of the response
 	Failed     map[string]int `json:"failed"`     // by status or error, after all tries
 
-	// Details say why jobs were refused or failed, for each reason that the server explained: those of the first such job.
+	// Details explain why jobs were refused or failed, by reason: the detail of the first such job that the server explained.
 	Details map[string]string `json:"details"`
 
 	Elapsed float64 `json:"elapsed_seconds"`
@@ -26,8 +25,7 @@ type Report struct {
 	Latency Latency `json:"latency"`
 }
 
-// Latency is of requests, from the instant at which one should have started to
-// its last answer: retries and waits are in it.
+// Latency is of requests, from the instant at which one should have started to its last response: it includes retries and waits.
 type Latency struct {
 	P50  Millis `json:"p50_ms"`
 	P90  Millis `json:"p90_ms"`

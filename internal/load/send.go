@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	tries        = 4 // of a request without an answer that counts
+	tries        = 4 // of a request without a final response
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second // a pause doubles up to it
-	// defaultRetryAfter is the wait where a 429 does not say how long.
+	// defaultRetryAfter is the wait after a 429 without a time.
 	defaultRetryAfter = time.Second
 )
 
@@ -31,8 +31,7 @@ type job struct {
 	Flow     string `json:"flow,omitempty"`
 }
 
-// sender sends jobs and tells a tally what became of them. It is safe for
-// concurrent use.
+// sender sends jobs and counts the results in a tally. It is safe for concurrent use.
 type sender struct {
 	opts    Options
 	client  *http.Client
@@ -53,8 +52,7 @@ func newSender(opts Options, transport http.RoundTripper, t *tally, giveUp conte
 	}
 }
 
-// send sends n new jobs in one request, and again those that the answer leaves
-// open, until every one has an answer that counts.
+// send sends n new jobs in one request, and repeats those without a final result, until every job has one.
 func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 	jobs := make([]job, n)
 	for i := range jobs {
@@ -66,7 +64,7 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 		answers := s.post(ctx, jobs)
 		var again []job
 		var after time.Duration
-		failed, lost := false, false // lost is what counts against tries
+		failed, lost := false, false // lost requests count against tries
 		for i, a := range answers {
 			open := s.open(&a)
 			final := !open
@@ -108,19 +106,17 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 	}
 }
 
-// open reports whether the answer asks to come back, and we will: the bucket is
-// full for now, or Redis is away.
+// open reports whether the sender retries the job: the bucket is full for now, or Redis is away.
 func (s *sender) open(a *answer) bool {
 	return s.opts.Wait && (a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable)
 }
 
-// unclear reports whether the job may be in or not, or the server could not
-// say: the same id again is harmless and may help.
+// unclear reports whether the job may or may not be enqueued, or the server could not decide: the same id again is harmless and may help.
 func unclear(a *answer) bool {
 	return a.failure != "" || a.Status == http.StatusServiceUnavailable
 }
 
-// post makes one request of the jobs and returns an answer for each.
+// post sends one request with the jobs and returns a result for each.
 func (s *sender) post(ctx context.Context, jobs []job) []answer {
 	resp, err := s.request(ctx, jobs)
 	if err == nil {

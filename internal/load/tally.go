@@ -11,10 +11,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// longest is the longest latency that is told apart; three digits are kept.
+// longest is the longest latency that is recorded; three digits are kept.
 const longest = time.Hour
 
-// tally counts answers and latencies. It is safe for concurrent use.
+// tally counts results and latencies. It is safe for concurrent use.
 type tally struct {
 	mu         sync.Mutex
 	start      time.Time
@@ -23,8 +23,8 @@ type tally struct {
 	duplicates int
 	refused    map[string]int
 	failed     map[string]int
-	details    map[string]string // by the same reasons: that of the first answer
-	answered   bool              // the server has answered something
+	details    map[string]string // by the same reasons: the detail of the first response
+	answered   bool              // the server has responded at least once
 	latency    *hdrhistogram.Histogram
 }
 
@@ -42,8 +42,7 @@ func (t *tally) sending(n int) {
 	t.sent += n
 }
 
-// count counts the final answer of a job. One that was sent again is there
-// already if the first request was taken: that makes it no duplicate.
+// count counts the final result of a job. If a repeated job is there already because the first request was accepted, it is no duplicate.
 func (t *tally) count(a *answer, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +71,7 @@ func (t *tally) took(d time.Duration) {
 	_ = t.latency.RecordValue(min(max(d, time.Microsecond), longest).Microseconds())
 }
 
-// unanswered returns why, if the server has never answered, or "".
+// unanswered returns a failure if the server has never responded, otherwise "".
 func (t *tally) unanswered() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +81,7 @@ func (t *tally) unanswered() string {
 	return slices.Sorted(maps.Keys(t.failed))[0]
 }
 
-// line says how it goes.
+// line returns the progress in one line.
 func (t *tally) line(jobs int, now time.Time) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -88,7 +88,7 @@ func Start(t *testing.T, files redistest.Certificates, directives string) *Serve
 	}
 }
 
-// Requests returns the requests of the access log, once it has at least so many: nginx logs a request after its response.
+// Requests returns the requests of the access log, once it has at least atLeast: nginx logs a request after its response.
 func (s *Server) Requests(t *testing.T, atLeast int) (requests []Request) {
 	t.Helper()
 	for until := time.Now().Add(patience); len(requests) < atLeast && time.Now().Before(until); {
@@ -100,7 +100,7 @@ func (s *Server) Requests(t *testing.T, atLeast int) (requests []Request) {
 		for line := range strings.Lines(string(text)) {
 			var r Request
 			if _, err := fmt.Sscan(line, &r.ID, &r.Status, &r.Protocol, &r.Connection); err == nil {
-				r.ID = strings.Trim(r.ID, "-") // what is missing is logged as -
+				r.ID = strings.Trim(r.ID, "-") // a missing id is logged as -
 				requests = append(requests, r)
 			}
 		}

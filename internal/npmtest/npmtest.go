@@ -20,8 +20,8 @@ func Clients(t testing.TB) Program {
 	return At(t, filepath.Join(".tools", "npm"))
 }
 
-// At is a Program with the packages that scripts/parsers installs in a folder of the repository. These tests take long, and their packages come
-// from the net, so that they run in CI alone, and where the environment has CLIENTS: then they fail without the packages.
+// At returns a Program with the packages that scripts/parsers installs in a folder of the repository. These tests take long and need packages from the
+// net. So they run only in CI, and where the environment has CLIENTS: then they fail without the packages.
 func At(t testing.TB, folder string) Program {
 	t.Helper()
 	if os.Getenv("CI") == "" && os.Getenv("CLIENTS") == "" {
@@ -54,7 +54,7 @@ func (p Program) Script(t testing.TB, script io.Reader, env ...string) *exec.Cmd
 	return cmd
 }
 
-// Output is what a file with a module prints. The test fails if it ends with an error.
+// Output returns the output of a file with a module. The test fails if it ends with an error.
 func (p Program) Output(t testing.TB, file string, env ...string) []byte {
 	t.Helper()
 	script, err := os.ReadFile(file) //nolint:gosec // a test names it
@@ -71,7 +71,7 @@ func (p Program) Output(t testing.TB, file string, env ...string) []byte {
 	return out
 }
 
-// rootOf is the folder of the repository, in which the test is.
+// rootOf returns the root folder of the repository that holds the test.
 func rootOf(t testing.TB) string {
 	t.Helper()
 	at, err := os.Getwd()

@@ -19,14 +19,14 @@ type Purge struct {
 	// Jobs that were dropped.
 	Purged int64 `json:"purged"`
 
-	// Entries that were moved aside and are not removed yet.
+	// Entries that were moved out and are not removed yet.
 	Left int64 `json:"left"`
 
-	// Only with dry_run: how many jobs a purge would drop now. Of a flow, a group and a bucket with flows, delayed jobs and retries are among
-	// them, also with keep_later.
+	// Only with dry_run: how many jobs a purge would drop now. For a flow, a group and a bucket with flows, delayed jobs and retries are included, also
+	// with keep_later.
 	Matched *int64 `json:"matched,omitempty"`
 
-	Unfinished bool `json:"-"` // the sweeper removes those that are left
+	Unfinished bool `json:"-"` // the sweeper removes the rest
 }
 
 // Retried is the result of making retries due.
@@ -36,11 +36,11 @@ type Retried struct {
 	// Jobs that are due now.
 	Jobs int64 `json:"jobs"`
 
-	// True if the time was up before all jobs were looked at: send the request again. Absent otherwise.
+	// True if the time ran out before all jobs were read: send the request again. Absent otherwise.
 	More bool `json:"more,omitempty"`
 }
 
-// Status is that of HTTP.
+// Status returns the HTTP status.
 func (p *Purge) Status() int {
 	if p.Unfinished {
 		return http.StatusAccepted
@@ -48,23 +48,23 @@ func (p *Purge) Status() int {
 	return http.StatusOK
 }
 
-// JobPage are some jobs of a list.
+// JobPage is one page of jobs.
 type JobPage struct {
 	Jobs   []*Job `json:"jobs"`
 	Looked int    `json:"looked_at"`
 	Next   string `json:"next,omitempty"` // the cursor to go on with; none at the end
 }
 
-// DeadPage are some dead letters of a list.
+// DeadPage is one page of dead letters.
 type DeadPage struct {
 	Dead   []*Job `json:"dead"`
 	Looked int    `json:"looked_at"`
 	Next   string `json:"next,omitempty"` // the cursor to go on with; none at the end
 }
 
-// DeadChange is what became of dead letters.
+// DeadChange is the result of a change to dead letters.
 type DeadChange struct {
-	// That the filter means, of those that were looked at.
+	// Dead letters that the filter matched, of those that were read.
 	Matched int `json:"matched"`
 	Looked  int `json:"looked_at"`
 
@@ -72,28 +72,28 @@ type DeadChange struct {
 	Moved   *int `json:"moved,omitempty"`
 	Dropped *int `json:"dropped,omitempty"`
 
-	// Left dead for now, as the bucket is full: next leads to them.
+	// Still dead, because the bucket is full: next continues with them.
 	Full int `json:"full,omitempty"`
 
-	// Left dead for now, as their flow is full, or would be one too many: the next round has them.
+	// Still dead, because their flow is full or would be one too many: the next round includes them.
 	FlowFull int `json:"flow_full,omitempty"`
 
 	// The same of their group.
 	GroupFull int `json:"group_full,omitempty"`
 
-	// Left dead, as their flow is disabled.
+	// Still dead, because their flow is disabled.
 	Disabled int `json:"flow_disabled,omitempty"`
 
-	// Of ids to redrive: those of no dead letter.
+	// Ids to redrive that are no dead letter.
 	Unknown int `json:"unknown,omitempty"`
 
-	// Of ids to drop: those of no dead letter.
+	// Ids to drop that are no dead letter.
 	NotDead []NotDead `json:"not_dead,omitempty"`
 
-	// The cursor to go on with. Absent where nothing is left to do.
+	// The cursor to continue with. Absent when all is done.
 	Next string `json:"next,omitempty"`
 
-	// No more can be moved for now: go on with next when jobs have left.
+	// No more can be moved for now: continue with next after jobs were sent.
 	Waiting bool `json:"waiting,omitempty"`
 }
 
@@ -103,7 +103,7 @@ type NotDead struct {
 	State shaper.State `json:"state,omitempty"` // none of an unknown job
 }
 
-// RemovedFlow says what a removal of a flow has dropped or, with dry_run, would drop.
+// RemovedFlow lists what the removal of a flow has dropped or, with dry_run, would drop.
 type RemovedFlow struct {
 	Bucket string  `json:"bucket"`
 	Group  *string `json:"group,omitempty"`
@@ -118,17 +118,17 @@ type RemovedFlow struct {
 	// Kept results.
 	Results int `json:"results"`
 
-	// What the flow had of its own: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last answer.
+	// The own state of the flow: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last response.
 	Own []string `json:"own"`
 
-	// Jobs in flight, which are left: they end as they would have. In the last answer.
+	// Jobs in flight, which are kept and end as usual. In the last response.
 	InFlight int64 `json:"in_flight"`
 
 	// The cursor to go on with. Absent at the end.
 	Next string `json:"next,omitempty"`
 }
 
-// EnabledFlow is a flow that was enabled, and what became of its dead letters, if these were to be redriven.
+// EnabledFlow is a flow that was enabled, and what became of its dead letters if they were to be redriven.
 type EnabledFlow struct {
 	Flow
 
@@ -136,10 +136,10 @@ type EnabledFlow struct {
 	Redriven *FlowRedriven `json:"redriven,omitempty"`
 }
 
-// FlowRedriven says what became of the dead letters of a flow.
+// FlowRedriven is the result of redriving a flow's dead letters.
 type FlowRedriven struct {
 	Moved int `json:"moved"`
 
-	// Left dead, as the bucket, the group or the flow is full. What lies behind them was not tried.
+	// Still dead, because the bucket, the group or the flow is full. Later dead letters were not tried.
 	Full int `json:"full"`
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Attempt is how a delivery of a job ended.
+// Attempt is the outcome of a delivery of a job.
 type Attempt struct {
 	// When it departed, by the clock of Redis.
 	At time.Time `json:"at"`
 
-	// Of the delivery. Deliveries that were lost have numbers too.
+	// The number of the delivery. Lost deliveries have numbers too.
 	Number int `json:"number"`
 
 	// From the departure to the outcome. 0 if nothing was sent.
@@ -22,14 +22,14 @@ type Attempt struct {
 	Status int    `json:"status,omitempty"`
 	Reason string `json:"reason,omitempty" jsonschema:"example=http_500"`
 
-	// What happened, with the addresses that the error of the job hides from the client that enqueued it.
+	// The error with its addresses, which the error of the job hides from the client that enqueued it.
 	Detail string `json:"detail,omitempty"`
 
 	// held: the downstream named a time to wait for. done: of the last delivery of a job that is done and whose result is kept.
 	Result string `json:"result" jsonschema:"enum=retry,enum=dead,enum=held,enum=done"`
 }
 
-// Attempts are the views of attempts for those who may read the bucket, in their order; never nil.
+// Attempts returns the views of attempts for clients that may read the bucket, in their order; never nil.
 func Attempts(list []shaper.JobAttempt) []Attempt {
 	views := make([]Attempt, len(list))
 	for i, a := range list {

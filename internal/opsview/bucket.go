@@ -20,10 +20,10 @@ type Bucket struct {
 	// Redis knows it, the configuration does not.
 	Orphaned bool `json:"orphaned"`
 
-	// Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise.
+	// Of an orphaned bucket: its jobs are sent, because a program with another configuration delivers them. Absent otherwise.
 	DeliveredElsewhere bool `json:"delivered_elsewhere,omitempty"`
 
-	// Whether its jobs are delivered, and what keeps those that wait.
+	// Whether its jobs are delivered, and what blocks those that wait.
 	Verdict *Verdict `json:"verdict"`
 
 	operator.BucketNumbers
@@ -44,18 +44,18 @@ type Bucket struct {
 	// All dead letters ever dropped because dead_retention had ended or there were too many.
 	DeadDropped int64 `json:"dead_dropped"`
 
-	// Of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; 0 until they have.
+	// Age of the oldest job at the head of a list. In a bucket with flows dispatchers update it about every 30 seconds; 0 until then.
 	OldestAge float64    `json:"oldest_age_seconds"`
 	LastSlot  *time.Time `json:"last_slot,omitempty"`
 
-	// When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none
+	// When the last of the waiting jobs is sent, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none
 	// waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
 	Empty *time.Time `json:"empty,omitempty"`
 
 	// The results of ended jobs: the log of deliveries. Absent of a bucket that keeps none.
 	Results *KeptResults `json:"results,omitempty"`
 
-	// Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none.
+	// Callbacks that wait for the bucket that delivers them. They count against the capacity, in addition to unfinished jobs. Absent if there are none.
 	Callbacks *Callbacks `json:"callbacks,omitempty"`
 
 	// Only of a bucket with flows. The bucket's `waiting` then counts all waiting jobs, and `later` is 0.
@@ -77,28 +77,28 @@ type Bucket struct {
 	// Settings that an operator changed, if they differ from the configuration.
 	Overrides []Override `json:"overrides"`
 
-	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+	Downstream *Downstream `json:"downstream,omitempty"` // the effect of its responses; none without one
 
-	// Whether the bucket leaks now. Absent of a bucket that leaks at all times at its rate.
+	// Whether the bucket dispatches now. Absent for a bucket that always dispatches at its rate.
 	Hours *Hours `json:"hours,omitempty"`
 
-	// The last drain that an operator has asked for. Absent if there was none.
+	// The last drain that an operator started. Absent if there was none.
 	Drain *Drain `json:"drain,omitempty"`
 
-	// What people should know.
+	// What needs attention.
 	Notes []string `json:"notes"`
 
-	// For each of the notes the command that helps, without the name of the program; "" where there is none. The status tells it, if it is asked.
+	// For each of the notes the command that helps, without the name of the program; "" where there is none. Only set for status.
 	Help []string `json:"-"`
 
 	// Settings that differ from the configuration of this process or of another running one, also of the bucket's pool.
 	Differences []Difference `json:"differences"`
 
-	// The process that wrote the settings in force. Absent if none has, or a program of an older version.
+	// The process that wrote the effective settings. Absent if none has, or an older version wrote them.
 	Written *Written `json:"written,omitempty"`
 
-	// The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none,
-	// and where several buckets are listed.
+	// The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none, and in a
+	// list of several buckets.
 	SettingChanges []shaper.SettingsChange `json:"setting_changes,omitempty"`
 
 	Outcome
@@ -111,19 +111,19 @@ type Batch struct {
 	MaxBytes int64   `json:"max_bytes"`
 	MaxWait  float64 `json:"max_wait_seconds"`
 
-	// What max_in_flight bounds: in_flight counts the jobs in them.
+	// The requests that max_in_flight bounds: in_flight counts the jobs in them.
 	RequestsInFlight int64 `json:"requests_in_flight"`
 }
 
-// Callbacks are those of a bucket that wait for the bucket that delivers them.
+// Callbacks are a bucket's callbacks that wait for the bucket that delivers them.
 type Callbacks struct {
-	Waiting   int64   `json:"waiting"` // they count against the capacity, beside unfinished jobs
+	Waiting   int64   `json:"waiting"` // they count against the capacity, in addition to unfinished jobs
 	OldestAge float64 `json:"oldest_age_seconds"`
 }
 
 // PartCounts are the flows or the groups of a bucket in numbers.
 type PartCounts struct {
-	// Flows that have jobs, or had some lately. A list of flows also has those with settings alone.
+	// Flows that have jobs, or had some lately. A list of flows also has those with only settings.
 	Known int64 `json:"known"`
 
 	// Flows that have something to send, now or later. Absent in a bucket with groups, which does not count them.
@@ -142,25 +142,25 @@ type PartCounts struct {
 	Disabled int64 `json:"disabled,omitempty"`
 }
 
-// Outcome is what a change came to, beside the object after it.
+// Outcome is the result of a change, next to the changed object.
 type Outcome struct {
-	// Only in the answer to a change: there was something to resume, release, enable or delete.
+	// Only in the response to a change: there was something to resume, release, enable or delete.
 	Changed *bool `json:"changed,omitempty"`
 
-	// Only in the answer to a change of settings.
+	// Only in the response to a change of settings.
 	Changes []shaper.Change `json:"changes,omitempty"`
 }
 
-// ReleasedFlows is what a release of all flows of a bucket came to.
+// ReleasedFlows is the result of a release of all flows of a bucket.
 type ReleasedFlows struct {
-	// Only in the answer to a release with all_flows=true: how many flows had something to release.
+	// Only in the response to a release with all_flows=true: how many flows had something to release.
 	FlowsReleased *int64 `json:"flows_released,omitempty"`
 
-	// True if the time of that release was up before it had looked at all flows. Absent otherwise.
+	// True if the time of that release ran out before it had read all flows. Absent otherwise.
 	More bool `json:"more,omitempty"`
 }
 
-// OutcomeOf is the outcome of a change that may have had nothing to do.
+// OutcomeOf returns the outcome of a change that may have had nothing to do.
 func OutcomeOf(changed bool) Outcome { return Outcome{Changed: &changed} }
 
 // Written is the writer of the settings of a bucket.
@@ -175,8 +175,8 @@ type Written struct {
 	Provisional bool `json:"provisional,omitempty"`
 }
 
-// BucketOf shows a bucket, with the verdict on it. configured is the bucket as the configuration here has it, nil if it has none; hasConfiguration
-// says whether it has any bucket: a command may have read no file. pool is the bucket's pool, nil if it is in none.
+// BucketOf returns the view of a bucket, with its verdict. configured is the bucket in the configuration here, nil if it has none. hasConfiguration says
+// whether the configuration has any bucket: a command may have read no file. pool is the bucket's pool, nil if it is in none.
 func BucketOf(info operator.BucketInfo, verdict *operator.Verdict, configured *shaper.Bucket, hasConfiguration bool, pool *operator.PoolDetails, author shaper.Authorship) *Bucket {
 	info.Empty = verdict.Empty
 	view := &Bucket{Verdict: VerdictOf(verdict), Name: info.Name, Orphaned: configured == nil, Unused: configured != nil && !info.Configured && info.Move == nil}
@@ -237,7 +237,7 @@ func (v *Bucket) count(info *operator.BucketInfo) {
 	}
 }
 
-// breakersText tells how many flows send nothing because of their receivers, "" if none.
+// breakersText returns how many flows send nothing because of their receivers, "" if none.
 func breakersText(f *PartCounts) string {
 	if f == nil {
 		return ""
@@ -258,7 +258,7 @@ func breakersText(f *PartCounts) string {
 	return strings.Join(list, ", ")
 }
 
-// leftLately reports whether a job left a bucket in the last minute, or in the last two intervals of its rate: a dispatcher delivers its jobs.
+// leftLately reports whether a bucket sent a job in the last minute, or in the last two intervals of its rate: a dispatcher delivers its jobs.
 func leftLately(info *operator.BucketInfo) bool {
 	within := time.Minute
 	if perSecond := info.Rate.PerSecond(); perSecond > 0 {
@@ -267,8 +267,8 @@ func leftLately(info *operator.BucketInfo) bool {
 	return !info.LastSlot.IsZero() && info.Now.Sub(info.LastSlot) < within
 }
 
-// orphanText says of a bucket that the configuration here does not have, which process wrote its settings, as far as that is known. That is no fault
-// where a Go program did: it declares its buckets itself. A dispatcher did by another configuration, which may be gone.
+// orphanText returns, for a bucket outside of the configuration here, which process wrote its settings, as far as that is known. That is no fault if a
+// Go program did: it declares its buckets itself. A dispatcher did by another configuration, which may be gone.
 func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	by := ""
 	if v.Written != nil && !v.Written.Provisional {
@@ -295,7 +295,7 @@ func (v *Bucket) orphanText(info *operator.BucketInfo) string {
 	return "orphaned: not in the configuration, and empty"
 }
 
-// note fills in the notes, and what helps.
+// note fills in the notes, with the commands that help.
 func (v *Bucket) note(info *operator.BucketInfo, configured *shaper.Bucket, hasConfiguration bool) {
 	list := noteList{bucket: v.Name, notes: []string{}}
 	v.noteWaits(&list, info)
@@ -318,7 +318,7 @@ type noteList struct {
 	notes, help []string
 }
 
-// add adds a note, and the command on the bucket that helps: "" where there is none.
+// add adds a note, and the command on the bucket that helps: "" without one.
 func (l *noteList) add(command, format string, args ...any) {
 	if command != "" {
 		command = strings.Replace(command, "BUCKET", l.bucket, 1)
@@ -326,14 +326,14 @@ func (l *noteList) add(command, format string, args ...any) {
 	l.notes, l.help = append(l.notes, fmt.Sprintf(format, args...)), append(l.help, command)
 }
 
-// noteWaits notes what keeps jobs from leaving.
+// noteWaits notes what blocks the jobs.
 func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if v.Pause != nil {
 		list.add("bucket resume BUCKET", "%s", v.Pause.Text(info.Now))
 	}
 	isTold := v.Verdict.Code == operator.WhyPaused && v.Pause != nil || v.Verdict.Code == operator.WhyNoDispatcher && v.Orphaned // by another note
 	if v.Verdict.Problem && !isTold {
-		list.add(v.Verdict.help(), "%s", v.Verdict.Sentence) // it names what the following notes do
+		list.add(v.Verdict.help(), "%s", v.Verdict.Sentence) // it includes what the following notes say
 	} else {
 		v.noteBounds(list, info)
 	}
@@ -342,15 +342,14 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	}
 }
 
-// noteBounds notes what would keep jobs, or keeps some of them, of a bucket whose verdict is no problem. A closed bucket is as its timetable
-// says.
+// noteBounds notes blockers, present or possible, of a bucket whose verdict is no problem. A closed bucket follows its timetable.
 func (v *Bucket) noteBounds(list *noteList, info *operator.BucketInfo) {
 	if d := v.Downstream; d != nil && d.Text != "" {
 		help := "bucket release BUCKET"
 		switch {
 		case d.Reason == shaper.ReasonMoves:
 			help = ""
-		case d.Breaker != shaper.BreakerClosed: // what is released fails again and spends attempts: why they fail helps
+		case d.Breaker != shaper.BreakerClosed: // a released job would fail again and spend attempts: the reason of the failures helps
 			help = "job list BUCKET --state later"
 		}
 		list.add(help, "%s", d.Text)
@@ -374,7 +373,7 @@ func (v *Bucket) noteBounds(list *noteList, info *operator.BucketInfo) {
 	}
 }
 
-// noteState notes what is unusual of the bucket and of its settings.
+// noteState notes the unusual state and settings of the bucket.
 func (v *Bucket) noteState(list *noteList, info *operator.BucketInfo, configured *shaper.Bucket) {
 	if v.Purging > 0 {
 		list.add("", "a purge has %d left to remove", v.Purging)

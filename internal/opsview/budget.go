@@ -11,14 +11,14 @@ import (
 type Budget struct {
 	Budget string `json:"budget" jsonschema:"example=90000 tokens/m"`
 
-	// In its window until now: what jobs that are not settled reserve, and what the others used.
+	// In its window until now: the reservations of jobs that are not settled, and the usage of the others.
 	Charged int64 `json:"charged"`
 
 	// Of that, reserved by jobs that are not settled.
 	Open int64 `json:"open"`
 	Free int64 `json:"free"`
 
-	// When the next job leaves, if it reserves as much as the last ones did. Absent where that is now.
+	// When the next job is sent, if it reserves as much as the last ones did. Absent if that is now.
 	HeldUntil *time.Time `json:"held_until,omitempty"`
 }
 
@@ -35,7 +35,7 @@ func BudgetsOf(uses []shaper.BudgetUse, now time.Time) []Budget {
 	return list
 }
 
-// unusedBudgets are those of a configuration to which nothing is charged.
+// unusedBudgets returns the budgets of a configuration, with nothing charged.
 func unusedBudgets(budgets shaper.Budgets) []shaper.BudgetUse {
 	var uses []shaper.BudgetUse
 	for _, b := range budgets {
@@ -44,7 +44,7 @@ func unusedBudgets(budgets shaper.Budgets) []shaper.BudgetUse {
 	return uses
 }
 
-// Text says what is charged.
+// Text returns what is charged.
 func (b *Budget) Text() string {
 	text := fmt.Sprintf("%s: %d charged, of that %d in flight; %d free", b.Budget, b.Charged, b.Open, b.Free)
 	if b.HeldUntil != nil {
@@ -56,7 +56,7 @@ func (b *Budget) Text() string {
 	return text
 }
 
-// budgetNote says which budget holds longest; "" if none does.
+// budgetNote returns the budget that holds longest; "" if none does.
 func budgetNote(uses []shaper.BudgetUse, now time.Time) string {
 	held := shaper.HoldingBudget(uses, now)
 	if held == nil {

@@ -13,34 +13,33 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Difference is a setting of a bucket or of a pool whose value in force differs from the
-// configuration here.
+// Difference is a setting of a bucket or of a pool whose effective value differs from the configuration here.
 type Difference struct {
 	// Not of a pool that is shown on its own.
 	Bucket  string `json:"bucket,omitempty"`
 	Setting string `json:"setting"`
 
-	// In the configuration of this process. Of what left it: where it was.
+	// In the configuration of this process. For a bucket or a pool that was removed from it: the last configured value.
 	Configured string `json:"configured"`
 	InForce    string `json:"in_force"`
 	Why        string `json:"why"`
 
-	// Whose configuration says so, every 10 seconds as long as it runs. Absent: the one of this process.
+	// The process with that configuration, which reports it every 10 seconds as long as it runs. Absent: this process.
 	Process string     `json:"process,omitempty"`
 	By      string     `json:"by,omitempty"`
 	At      *time.Time `json:"at,omitempty"`
 }
 
-// Text says which value is in force, and why.
+// Text returns the effective value, and why.
 func (d *Difference) Text() string {
-	if d.InForce == d.Configured { // an override that the configuration has caught up with
+	if d.InForce == d.Configured { // an override that the configuration now agrees with
 		return fmt.Sprintf("%s stays %s, whatever the configuration says: %s", d.Setting, d.InForce, d.Why)
 	}
 	return fmt.Sprintf("%s is %s, not %s: %s", d.Setting, d.InForce, cmp.Or(d.Configured, "-"), d.Why)
 }
 
-// differences lists the differences of a bucket: its pause, its overrides, and settings of
-// another configuration, those of its pool too. Those of other processes follow, as they have noted them.
+// differences lists the differences of a bucket: its pause, its overrides, and settings of another configuration, including those of its pool. The
+// differences that other processes have reported follow.
 func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails, author shaper.Authorship) []Difference {
 	list := []Difference{}
 	if p := PauseOf(info.Pause); p != nil {
@@ -73,7 +72,7 @@ func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *ope
 	return append(list, dissents(info, list, author)...)
 }
 
-// dissents lists the settings of processes that are not those in force. Of this process it lists what is not in the list yet.
+// dissents lists the settings of processes that differ from the effective ones. For this process it lists only those that are not in known.
 func dissents(info *operator.BucketInfo, known []Difference, author shaper.Authorship) []Difference {
 	var list []Difference
 	for _, dissent := range author.Dissents {
@@ -107,7 +106,7 @@ func (v *Bucket) differsHere() (n int) {
 	return n
 }
 
-// dissenters are the other processes that have other settings.
+// dissenters returns the other processes that have other settings.
 func (v *Bucket) dissenters() (names []string) {
 	for _, d := range v.Differences {
 		if d.Process != "" && !slices.Contains(names, d.Process) {
@@ -125,8 +124,8 @@ func othersText(names []string) string {
 	return strings.Join(names, ", ") + " have other settings"
 }
 
-// poolDifferences lists the settings of a pool that differ from the configuration here, which has the pool as
-// configured, nil if it has none. bucket is a bucket of the pool that reports them, or "".
+// poolDifferences lists the settings of a pool that differ from the configuration here. configured is the pool in it, nil if it has none. bucket is a
+// bucket of the pool that reports them, or "".
 func poolDifferences(bucket string, there *operator.PoolDetails, configured *shaper.Pool, revision int64) []Difference {
 	list := []Difference{}
 	inForce := &shaper.Pool{Rate: there.Rate, Burst: there.Burst, MaxInFlight: there.MaxInFlight}
@@ -169,8 +168,7 @@ func (d *Difference) explain(overrides []operator.Override, name shaper.Setting,
 	return true
 }
 
-// otherConfiguration explains a setting that differs from the configuration here, and is not an
-// override: the writer of the value in force.
+// otherConfiguration explains a setting that differs from the configuration here without an override: it names the writer of the effective value.
 func otherConfiguration(inForce, here int64, author shaper.Authorship, now time.Time) string {
 	why := "an older program, which does not name itself, wrote what is in force"
 	switch {
@@ -195,8 +193,7 @@ func otherRevision(inForce, here int64) string {
 	return "another configuration is in force"
 }
 
-// inForceOf is a setting as the scripts obey it, "" where the numbers of a bucket
-// do not tell.
+// inForceOf returns the effective value of a setting, "" if the numbers of a bucket don't have it.
 func inForceOf(info *operator.BucketInfo, name shaper.Setting) string {
 	if strings.HasPrefix(string(name), "shed.") {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Downstream is what the answers of a downstream have changed of a flow, a bucket or a pool.
+// Downstream is the effect of a downstream's responses on a flow, a bucket or a pool.
 type Downstream struct {
 	// It sends nothing before. Absent if it is not held now.
 	HeldUntil *time.Time `json:"held_until,omitempty"`
@@ -14,7 +14,7 @@ type Downstream struct {
 	// The adaptive rate. Absent if it is not slowed.
 	Rate float64 `json:"rate_per_second,omitempty"`
 
-	// The adaptive rate as a part of the rate in force, 0 to 1. 1 if it is not slowed.
+	// The adaptive rate as a part of the effective rate, 0 to 1. 1 if it is not slowed.
 	Factor  float64             `json:"factor"`
 	Breaker shaper.BreakerState `json:"breaker"`
 
@@ -24,17 +24,17 @@ type Downstream struct {
 	// When the breaker opened. Absent if it is closed.
 	OpenSince *time.Time `json:"open_since,omitempty"`
 
-	// Reason of the last answer that changed something.
+	// Reason of the last response that changed something.
 	Reason string `json:"reason,omitempty" jsonschema:"example=http_429"`
 
-	// When that answer came.
+	// When that response arrived.
 	Heard *time.Time `json:"heard,omitempty"`
 
 	// The same for people. Absent if there are but failures in a row.
 	Text string `json:"text,omitempty"`
 }
 
-// DownstreamOf shows what is in force at that time, by the clock of Redis: nil if nothing is.
+// DownstreamOf returns the effect at that time, by the clock of Redis: nil if there is none.
 func DownstreamOf(d *shaper.Downstream, now time.Time) *Downstream {
 	if d == nil || !d.HeldAt(now) && !d.Slowed() && d.Breaker == shaper.BreakerClosed && d.Failures == 0 {
 		return nil

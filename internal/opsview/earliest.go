@@ -6,8 +6,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// EarliestBecause says why the time at which a bucket is empty is the earliest one and no estimate; nothing of an estimate. A circuit breaker
-// stays open if its probe fails, and the end of a request in flight is not known.
+// EarliestBecause returns why the time at which a bucket is empty is the earliest one and no estimate; nothing for an estimate. A circuit breaker stays
+// open if its probe fails, and the end of a request in flight is not known.
 func (v *Bucket) EarliestBecause() []string {
 	var reasons []string
 	requests := v.InFlight
@@ -41,13 +41,12 @@ func (d *Downstream) breaks() bool {
 	return d != nil && (d.Breaker == shaper.BreakerOpen || d.Breaker == shaper.BreakerHalfOpen)
 }
 
-// GuessesBudgets reports whether the time at which a job leaves depends on what jobs ahead of it reserve of a budget, which is computed by the
-// last ones.
+// GuessesBudgets reports whether a job's departure time depends on the budgets that jobs ahead of it reserve, which are estimated from the last ones.
 func (v *Job) GuessesBudgets() bool {
 	return v.Position != nil && *v.Position > 0 && slices.ContainsFunc(v.BlockedBy, func(by shaper.Blocker) bool { return by.Reason == shaper.BlockBudget })
 }
 
-// EarliestOnly reports whether the time at which a job leaves is the earliest one and no estimate: the end of what blocks it is not known.
+// EarliestOnly reports whether a job's departure time is the earliest one and no estimate: the end of what blocks it is not known.
 func (v *Job) EarliestOnly() bool {
 	return slices.ContainsFunc(v.BlockedBy, func(by shaper.Blocker) bool {
 		return by.Reason == shaper.BlockMaxInFlight || by.Reason == shaper.BlockBreakerOpen || by.Reason == shaper.BlockLastChance

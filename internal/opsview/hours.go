@@ -10,11 +10,11 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Hours is whether a bucket leaks now, and when that changes.
+// Hours says whether a bucket dispatches now, and when that changes.
 type Hours struct {
 	Open bool `json:"open"`
 
-	// That holds now or, of a closed bucket, when it opens.
+	// The rate now or, of a closed bucket, when it opens.
 	Rate string `json:"rate"`
 
 	// When that changes. Absent if it does not.
@@ -26,17 +26,18 @@ type Hours struct {
 	// The `empty` of the bucket.
 	Empty *time.Time `json:"empty,omitempty"`
 
-	// Why jobs will be left at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs, which `blocked` names. Absent: none will.
+	// Why jobs will remain at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs,
+	// which `blocked` names. Absent: none will.
 	Late string `json:"late,omitempty" jsonschema:"enum=rate,enum=behind"`
 
-	// By which jobs are to have left, of a closed bucket in its next window.
+	// When jobs are to be sent, of a closed bucket in its next window.
 	Finish *time.Time `json:"finish,omitempty"`
 
-	// Jobs that are to leave by then.
+	// Jobs that are to be sent by then.
 	FinishJobs int64 `json:"finish_jobs,omitempty"`
 }
 
-// HoursOf shows the hours of a bucket, nil where it has none.
+// HoursOf returns the view of a bucket's delivery windows, nil if it has none.
 func HoursOf(h *shaper.Hours) *Hours {
 	if h == nil {
 		return nil
@@ -47,8 +48,8 @@ func HoursOf(h *shaper.Hours) *Hours {
 	}
 }
 
-// rateText writes a rate as it is configured. An even rate until a finish is of odd periods, and is written with the shortest unit in which
-// it is one or more.
+// rateText formats a rate as in the configuration. An even rate until a finish has odd periods: it uses the shortest unit in which the rate is one or
+// more.
 func rateText(r admission.Rate) string {
 	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		if r.Per == unit {
@@ -68,10 +69,10 @@ func rateText(r admission.Rate) string {
 	return rounded(perSecond*day) + "/d"
 }
 
-// rounded is a number with two digits behind the point at most.
+// rounded formats a number with at most two decimals.
 func rounded(x float64) string { return strconv.FormatFloat(math.Round(x*100)/100, 'f', -1, 64) }
 
-// Text says in one line whether the bucket leaks.
+// Text returns one line that says whether the bucket dispatches.
 func (h *Hours) Text(now time.Time) string {
 	switch {
 	case h.Open && h.Until != nil && h.Finish != nil && h.Finish.Equal(*h.Until):
@@ -100,7 +101,7 @@ func (h *Hours) PausedText(now time.Time) string {
 	return text
 }
 
-// Drain is a drain that an operator has asked for.
+// Drain is a drain that an operator started.
 type Drain struct {
 	ID    string     `json:"id"`
 	By    string     `json:"by"`
@@ -117,7 +118,7 @@ type Drain struct {
 	UntilEmpty bool  `json:"until_empty"`
 }
 
-// DrainOf shows a drain, nil where there was none.
+// DrainOf returns the view of a drain, nil without one.
 func DrainOf(d *shaper.DrainRun) *Drain {
 	if d == nil {
 		return nil
@@ -131,7 +132,7 @@ func DrainOf(d *shaper.DrainRun) *Drain {
 	return view
 }
 
-// Text says a drain in one line, safe to show.
+// Text describes a drain in one line, safe to show.
 func (d *Drain) Text(now time.Time) string {
 	text := fmt.Sprintf("%s, %d departed, asked for %s by %s", d.State, d.Departed, Relative(d.Since, now), d.By)
 	if d.Max > 0 {

@@ -11,8 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Job is a job as JSON shows it. Fields that do not apply to its state are left out. Of a settled job
-// only id, bucket and state are known.
+// Job is a job as JSON shows it. Fields that do not apply to its state are left out. Of a settled job only id, bucket and state are known.
 type Job struct {
 	ID     string  `json:"id"`
 	Bucket string  `json:"bucket"`
@@ -42,13 +41,13 @@ type Job struct {
 	// Estimated departure, as in the receipt. Not while the bucket is paused.
 	ETA *time.Time `json:"eta,omitempty"`
 
-	// Of a delayed job or a retry: it does not leave before.
+	// For a delayed job or a retry: the earliest time of its departure.
 	Due        *time.Time `json:"due,omitempty"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty"` // in flight
 	DiedAt     *time.Time `json:"died_at,omitempty"`
 	EnqueuedAt *time.Time `json:"enqueued_at,omitempty"`
 
-	// Of a job that is done, where the bucket keeps its result: when its last attempt departed.
+	// For a job that is done, if the bucket keeps its result: when its last attempt departed.
 	DepartedAt *time.Time `json:"departed_at,omitempty"`
 
 	// The same: from then until it had ended.
@@ -58,29 +57,29 @@ type Job struct {
 	URL    string `json:"url,omitempty"`
 	Method string `json:"method,omitempty"`
 
-	// Credentials, as far as the names tell, are ***. Only for the role read.
+	// Credentials, recognised by name, are ***. Only for the role read.
 	Headers      map[string][]string  `json:"headers,omitempty"`
 	LastResponse *shaper.LastResponse `json:"last_response,omitempty"`
 	Payload      json.RawMessage      `json:"payload,omitempty"`
 	PayloadBytes []byte               `json:"payload_base64,omitempty"` // a payload that is not JSON
 
-	// Only of a job that was dead and was put back, as far as that is known: what was before. With a cause, last_response is of that time.
+	// Only for a redriven job, as far as known: its state before. With a cause, last_response is of that time.
 	BeforeRedrive *BeforeRedrive `json:"before_redrive,omitempty"`
 
-	// How the last attempts ended, the oldest first. Only for the role read, and in the list of jobs only of jobs that are done, where each delivery is.
+	// The outcomes of the last attempts, the oldest first. Only for the role read, and in a list of jobs only for done jobs, with each delivery.
 	LastAttempts []Attempt `json:"last_attempts,omitempty"`
 }
 
-// BeforeRedrive is what was of a job while it was dead.
+// BeforeRedrive is the state of a job while it was dead.
 type BeforeRedrive struct {
-	// How many came before it died. They are counted in lost.
+	// Deliveries before it died. They are counted in lost.
 	Deliveries int `json:"deliveries"`
 
 	// Why it was dead.
 	Cause string `json:"cause,omitempty"`
 }
 
-// JobOf shows a job to a client that put it in: without headers, which may hold credentials.
+// JobOf returns the view of a job for the client that enqueued it: without headers, which may hold credentials.
 func JobOf(info *shaper.JobInfo) *Job {
 	view := &Job{ID: info.ID, Bucket: info.Bucket, State: info.State}
 	if info.Enqueued.IsZero() {
@@ -109,7 +108,7 @@ func JobOf(info *shaper.JobInfo) *Job {
 	return view
 }
 
-// staysJSON reports whether a payload is JSON inside of an answer, too. Readers such as that of Go refuse more than 10,000 levels, and an answer adds some.
+// staysJSON reports whether a payload is still JSON inside of a response. Readers such as Go's refuse more than 10,000 levels, and a response adds some.
 func staysJSON(payload []byte) bool {
 	const most, added = 10_000, 8
 	if !json.Valid(payload) {
@@ -121,7 +120,7 @@ func staysJSON(payload []byte) bool {
 	return json.Valid(slices.Concat(bytes.Repeat([]byte("["), added), payload, bytes.Repeat([]byte("]"), added)))
 }
 
-// addEnd adds what is kept of how a settled job ended; nil is nothing.
+// addEnd adds the stored result of a settled job; nil is none.
 func (j *Job) addEnd(r *shaper.JobResult) {
 	if r == nil {
 		return
@@ -137,7 +136,7 @@ func (j *Job) addEnd(r *shaper.JobResult) {
 	}
 }
 
-// urlOf is the URL of a job as it is shown. Those of hooks, schedules and callbacks are secrets of the configuration, or of another job.
+// urlOf returns the URL of a job as it is shown. URLs of hooks, schedules and callbacks are secrets of the configuration, or of another job.
 func urlOf(info *shaper.JobInfo) string {
 	for _, beginning := range []string{shaper.HookID, shaper.ScheduleID, shaper.CallbackID} {
 		if strings.HasPrefix(info.ID, beginning) {
@@ -147,15 +146,15 @@ func urlOf(info *shaper.JobInfo) string {
 	return info.URL
 }
 
-// SentWithin returns the deliveries of a listed job that departed at since or later and before until, the oldest first. A zero time is no bound. They are
-// what a list of jobs that are done has found.
+// SentWithin returns the deliveries of a listed job that departed at since or later and before until, the oldest first. A zero time is no bound. A list
+// of done jobs matches by them.
 func (j *Job) SentWithin(since, until time.Time) []Attempt {
 	return slices.DeleteFunc(slices.Clone(j.LastAttempts), func(a Attempt) bool {
 		return !since.IsZero() && a.At.Before(since) || !until.IsZero() && !a.At.Before(until)
 	})
 }
 
-// JobForOperators shows a job in full, with its headers but for credentials, and how its last attempts ended.
+// JobForOperators returns the full view of a job, with its headers except credentials, and the outcomes of its last attempts.
 func JobForOperators(info *shaper.JobInfo) *Job {
 	view := JobOf(info)
 	view.Headers = redactedHeaders(info.Headers)
@@ -168,13 +167,13 @@ func JobForOperators(info *shaper.JobInfo) *Job {
 // credentialMarks are parts of the names of headers that hold credentials.
 var credentialMarks = []string{"auth", "cookie", "token", "secret", "passw", "key", "credential", "session", "signature", "jwt"}
 
-// isCredential reports whether a header holds a credential, as far as its name tells.
+// isCredential reports whether a header holds a credential, judged by its name.
 func isCredential(name string) bool {
 	name = strings.ToLower(name)
 	return name != "idempotency-key" && slices.ContainsFunc(credentialMarks, func(mark string) bool { return strings.Contains(name, mark) })
 }
 
-// redactedHeaders are headers as they are shown: credentials as "***". None is nil.
+// redactedHeaders returns headers as they are shown: credentials as "***". None is nil.
 func redactedHeaders(headers map[string][]string) map[string][]string {
 	if len(headers) == 0 {
 		return nil

@@ -15,7 +15,7 @@ type KeptResults struct {
 	// When the oldest one was kept. Absent if there is none.
 	Oldest *time.Time `json:"oldest,omitempty"`
 
-	// The bounds of both: results_max and results_bytes. The flow that has the most results, or bytes, drops its oldest ones.
+	// The bounds of both: results_max and results_bytes. The flow with the most results, or bytes, drops its oldest ones.
 	Max      int64 `json:"max"`
 	MaxBytes int64 `json:"max_bytes"`
 
@@ -39,7 +39,7 @@ func resultsOf(k *operator.KeptResults, now time.Time) *KeptResults {
 	}
 }
 
-// NoneDone says why a list of jobs that are done has none: what was asked, how many results the bucket keeps, and since when.
+// NoneDone explains an empty list of done jobs: the query, how many results the bucket keeps, and since when.
 func (v *Bucket) NoneDone(asked string) string {
 	k := v.Results
 	switch {
@@ -59,7 +59,7 @@ func (v *Bucket) NoneDone(asked string) string {
 
 func retention(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// Text says how many there are, and how far back they go.
+// Text returns how many results there are, and how far back they go.
 func (k *KeptResults) Text() string {
 	text := fmt.Sprintf("%d of %d kept, %d of %d bytes", k.Kept, k.Max, k.Bytes, k.MaxBytes)
 	if k.Oldest != nil {

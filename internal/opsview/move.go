@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// PlannedMove says of a bucket that is Elsewhere what a dispatcher with this configuration does with it, and what would keep it now.
+// PlannedMove returns, for a bucket that is Elsewhere, what a dispatcher with this configuration does with it, and what would block it now.
 func PlannedMove(info *operator.BucketInfo, configured *shaper.Bucket) string {
 	if first := cmp.Or(info.FirstName, info.Name); first != configured.KeyName() {
 		return fmt.Sprintf("it was renamed from %q, and the configuration here does not say so: a dispatcher with it does not start until it has renamed_from = %q",

@@ -1,5 +1,5 @@
-// Package opsview holds what operators see of buckets, flows, groups, pools and jobs. The HTTP API answers these views, and
-// the command line prints them.
+// Package opsview holds the views that operators have of buckets, flows, groups, pools and jobs. The HTTP API returns these views, and the command line
+// prints them.
 package opsview
 
 import (
@@ -16,12 +16,12 @@ import (
 // View is a flow or a group as JSON shows it: a [*Flow], an [*EnabledFlow] or a [*Group].
 type View interface {
 	Alike() *Common
-	Names() (group, flow *string) // nil of what it does not have
+	Names() (group, flow *string) // nil for the one it does not have
 	Own() Settings
-	Notes() []string // on what keeps it from sending, besides a pause
+	Notes() []string // what keeps it from sending, besides a pause
 }
 
-// Common is what flows and groups show alike.
+// Common is the part that flows and groups have in common.
 type Common struct {
 	operator.FlowNumbers
 
@@ -31,27 +31,27 @@ type Common struct {
 	// Only of a paused flow.
 	Pause *Pause `json:"pause,omitempty"`
 
-	// The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets.
+	// The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets.
 	Budgets []Budget `json:"budgets,omitempty"`
 
-	// The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas.
+	// The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas.
 	Quotas []Quota `json:"quotas,omitempty"`
 
-	// Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name
-	// is wrong. Absent of the others.
+	// Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is
+	// idle, or its name is wrong. Absent otherwise.
 	Unknown bool `json:"unknown,omitempty"`
 
-	// Only in the answer to a change: there was something to resume, release, enable or delete.
+	// Only in the response to a change: there was something to resume, release, enable or delete.
 	Changed *bool `json:"changed,omitempty"`
 }
 
-// Alike is what it shows as any flow or group does.
+// Alike returns the part that flows and groups have in common.
 func (c *Common) Alike() *Common { return c }
 
-// Left is what is left of the quota or the budget that is used up most, such as "2 of 10/m"; "" without any.
+// Left returns what remains of the most used quota or budget, such as "2 of 10/m"; "" without any.
 func (c *Common) Left() string { return leastLeft(c.Quotas, c.Budgets) }
 
-// AllowanceNote says which quota or budget holds it longest; "" if none does.
+// AllowanceNote returns the quota or budget that holds it longest; "" if none does.
 func (c *Common) AllowanceNote() string {
 	var longest time.Time
 	note := ""
@@ -89,18 +89,18 @@ type Flow struct {
 	// stay until it has a setting.
 	Missing bool `json:"missing,omitempty"`
 
-	// What it has of its own. Absent settings are those of all flows of its bucket.
+	// Its own settings. For absent ones the bucket's settings for all flows apply.
 	Settings   Settings    `json:"settings"`
-	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to it have changed; none if nothing
+	Downstream *Downstream `json:"downstream,omitempty"` // the effect of its responses; none without one
 }
 
-// Names are those of the flow and, where there are groups, of its group.
+// Names returns the flow and, with groups, its group.
 func (f *Flow) Names() (group, flow *string) { return f.Group, &f.Flow }
 
 // Own are its own settings.
 func (f *Flow) Own() Settings { return f.Settings }
 
-// Notes are on what keeps it from sending, besides a pause.
+// Notes returns what keeps the flow from sending, besides a pause.
 func (f *Flow) Notes() (notes []string) {
 	if f.Missing {
 		notes = append(notes, "has no settings of its own, which flow.must_exist asks for: it takes and sends no jobs until `flow set` gives it one")
@@ -127,21 +127,21 @@ type Group struct {
 	Group  string `json:"group"`
 	Common
 
-	// What it has of its own. Absent settings are those of all groups of its bucket.
+	// Its own settings. For absent ones the bucket's settings for all groups apply.
 	Settings shaper.OwnBounds `json:"settings"`
 }
 
-// Names are that of the group, and of no flow.
+// Names returns the group; flow is nil.
 func (g *Group) Names() (group, flow *string) { return &g.Group, nil }
 
 // Own are its own settings.
 func (g *Group) Own() Settings { return Settings{OwnBounds: g.Settings} }
 
-// Notes are none: a group is only ever paused.
+// Notes returns none: a group is only ever paused.
 func (*Group) Notes() []string { return nil }
 
-// Settings are what a flow has of its own; of a group there are bounds only. Of a URL the origin is told, of headers the
-// names, and of secrets the number and the fingerprints: all of them may hold credentials.
+// Settings are the own settings of a flow; a group has only bounds. They show the origin of a URL, the names of headers, and the number and the
+// fingerprints of secrets: each of these may hold credentials.
 type Settings struct {
 	shaper.OwnBounds
 
@@ -154,7 +154,7 @@ type Settings struct {
 	// The number of its secrets.
 	Secrets int `json:"secrets_count,omitempty"`
 
-	// Of each secret the first 12 hex digits of its SHA-256. The newest secret comes first.
+	// The first 12 hex digits of the SHA-256 of each secret. The newest secret comes first.
 	SecretFingerprints []string `json:"secret_fingerprints,omitempty"`
 }
 
@@ -167,7 +167,7 @@ func FlowOf(info *operator.FlowInfo) *Flow {
 	}}
 	view.Downstream = DownstreamOf(info.Downstream, time.Now())
 	if d := info.Downstream; d != nil && d.HeldUntil.After(info.Turn) {
-		view.Turn = nil // nothing leaves at that turn: the downstream says until when it is held
+		view.Turn = nil // nothing is sent at that turn: the downstream says until when it is held
 	}
 	if info.Group != "" {
 		view.Group = &info.Group
@@ -182,7 +182,7 @@ func GroupOf(info *operator.GroupInfo) *Group {
 
 func commonOf(info *operator.PartInfo) Common {
 	common := Common{FlowNumbers: info.FlowNumbers, Pause: PauseOf(info.Own.Pause), Budgets: BudgetsOf(info.Budgets, time.Time{}), Quotas: QuotasOf(info.Quotas, time.Time{}), Unknown: !info.Known}
-	if info.Own.Pause == nil && info.Own.Disabled == nil { // a turn may stand until a claim sees that
+	if info.Own.Pause == nil && info.Own.Disabled == nil { // a turn may remain until a claim sees that
 		common.Turn = instant(info.Turn)
 	}
 	return common

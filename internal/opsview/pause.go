@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Pause is that of a bucket, a group or a flow.
+// Pause is the pause of a bucket, a group or a flow.
 type Pause struct {
 	Since  time.Time `json:"since"`
 	By     string    `json:"by"`
@@ -18,7 +18,7 @@ type Pause struct {
 type Disabled struct {
 	Since time.Time `json:"since"`
 
-	// Of the answer that disabled it, one word.
+	// Of the response that disabled it, one word.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -30,7 +30,7 @@ func DisabledOf(d *shaper.Disabled) *Disabled {
 	return &Disabled{Since: d.Since.UTC(), Reason: d.Reason}
 }
 
-// PauseOf shows a pause: nil of what runs.
+// PauseOf returns the view of a pause: nil if it is not paused.
 func PauseOf(pause *shaper.Pause) *Pause {
 	if pause == nil {
 		return nil
@@ -38,7 +38,7 @@ func PauseOf(pause *shaper.Pause) *Pause {
 	return &Pause{Since: pause.Since.UTC(), By: pause.By, Reason: pause.Reason}
 }
 
-// Text says a pause in one line, safe to show.
+// Text describes a pause in one line, safe to show.
 func (p *Pause) Text(now time.Time) string {
 	text := fmt.Sprintf("paused %s by %s", Relative(p.Since, now), p.By)
 	if p.Reason != "" {

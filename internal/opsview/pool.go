@@ -8,14 +8,14 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Pool is the pool of a bucket, which others are in too, and the bucket's share of it. What
-// the scripts obey is absent of an orphaned bucket that nothing has used.
+// Pool is the pool of a bucket, which others share, and the bucket's share of it. The effective settings are absent for an orphaned bucket that nothing
+// has used.
 type Pool struct {
 	Name  string `json:"name"`
 	Rate  string `json:"rate,omitempty"`
 	Burst int64  `json:"burst,omitempty"`
 
-	// Only of a pool with quotas: what is left of each.
+	// Only of a pool with quotas: what remains of each.
 	Quotas []Quota `json:"quota_use,omitempty"`
 
 	// Only of a pool with budgets: what is charged to each.
@@ -33,7 +33,7 @@ type Pool struct {
 	// The bucket's share of the pool, relative to the other buckets that have work.
 	Weight int64 `json:"weight,omitempty"`
 
-	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to its buckets have changed; none if nothing
+	Downstream *Downstream `json:"downstream,omitempty"` // the effect of responses to its buckets; none without one
 }
 
 // PoolOf shows a pool at that time, by the clock of Redis: nil of a bucket that is in none.
@@ -52,7 +52,7 @@ func PoolOf(p *operator.PoolInfo, now time.Time) *Pool {
 	return view
 }
 
-// Bound is what is in flight of what may be, for people.
+// Bound returns the jobs in flight and their bound, for people.
 func (p *Pool) Bound() string {
 	if p.MaxInFlight == 0 {
 		return fmt.Sprintf("%d in flight", p.InFlight)
@@ -60,7 +60,7 @@ func (p *Pool) Bound() string {
 	return fmt.Sprintf("%d of %d in flight", p.InFlight, p.MaxInFlight)
 }
 
-// poolNameOf is the name of the pool in which the configuration has a bucket, "" if in none.
+// poolNameOf returns the configured pool of a bucket, "" if it is in none.
 func poolNameOf(b *shaper.Bucket) string {
 	if b.Pool == nil {
 		return ""

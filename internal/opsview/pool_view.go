@@ -12,7 +12,7 @@ import (
 type PoolView struct {
 	Name string `json:"name"`
 
-	// Redis knows a bucket in it, and the configuration has no such pool.
+	// A bucket in Redis names it, and the configuration has no such pool.
 	Orphaned bool `json:"orphaned"`
 
 	// Nothing has used it yet: its settings are those of the configuration. Absent otherwise.
@@ -24,7 +24,7 @@ type PoolView struct {
 	// Only of a pool with quotas.
 	Quotas []string `json:"quotas,omitempty"`
 
-	// The same, with what is left of each.
+	// The same, with what remains of each.
 	QuotaUse []Quota `json:"quota_use,omitempty"`
 
 	// Only of a pool with budgets: what is charged to each.
@@ -45,12 +45,12 @@ type PoolView struct {
 	// Settings that an operator changed, if they differ from the configuration.
 	Overrides []Override `json:"overrides"`
 
-	Downstream *Downstream `json:"downstream,omitempty"` // what the answers to its buckets have changed; none if nothing
+	Downstream *Downstream `json:"downstream,omitempty"` // the effect of responses to its buckets; none without one
 
-	// What people should know.
+	// What needs attention.
 	Notes []string `json:"notes"`
 
-	// What is not as the configuration of this process says.
+	// The differences from the configuration of this process.
 	Differences []Difference `json:"differences"`
 
 	Outcome
@@ -77,8 +77,8 @@ type Override struct {
 	At         *time.Time     `json:"at,omitempty"`
 }
 
-// PoolViewOf shows a pool. configured is the pool as the configuration here has it, nil if it has none. named says
-// that a bucket of the configuration names it. revision is that of the configuration.
+// PoolViewOf returns the view of a pool. configured is the pool in the configuration here, nil if it has none. named says whether a bucket of the
+// configuration names it. revision is the revision of the configuration.
 func PoolViewOf(p operator.PoolDetails, configured *shaper.Pool, named bool, revision int64) PoolView {
 	view := PoolView{Name: p.Name, Orphaned: configured == nil, Unused: configured != nil && !p.Configured, Notes: []string{}, Differences: []Difference{}}
 	note := func(format string, args ...any) { view.Notes = append(view.Notes, fmt.Sprintf(format, args...)) }

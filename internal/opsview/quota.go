@@ -8,17 +8,17 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Quota is a quota of a bucket, a pool, a flow or a group, with what is left of it.
+// Quota is a quota of a bucket, a pool, a flow or a group, with what remains of it.
 type Quota struct {
 	Quota string `json:"quota" jsonschema:"example=5/m"`
 
 	// Departures in its window until now.
 	Used int64 `json:"used"`
 
-	// How many may leave now.
+	// How many jobs may depart now.
 	Left int64 `json:"left"`
 
-	// Nothing leaves before. Absent where it lets a job leave now.
+	// Nothing is sent before. Absent if it lets a job depart now.
 	HeldUntil *time.Time `json:"held_until,omitempty"`
 }
 
@@ -35,7 +35,7 @@ func QuotasOf(uses []shaper.QuotaUse, now time.Time) []Quota {
 	return list
 }
 
-// unusedQuotas are those of a configuration of which nothing has left.
+// unusedQuotas returns the quotas of a configuration, with nothing used.
 func unusedQuotas(quotas []admission.Rate) []shaper.QuotaUse {
 	var uses []shaper.QuotaUse
 	for _, q := range quotas {
@@ -44,7 +44,7 @@ func unusedQuotas(quotas []admission.Rate) []shaper.QuotaUse {
 	return uses
 }
 
-// Text says what is left.
+// Text returns what remains.
 func (q *Quota) Text() string {
 	text := fmt.Sprintf("%s: %d used, %d left", q.Quota, q.Used, q.Left)
 	if q.HeldUntil != nil {
@@ -53,7 +53,7 @@ func (q *Quota) Text() string {
 	return text
 }
 
-// leastLeft is what is left of the quota or the budget that is used up most, such as "2 of 10/m"; "" without any.
+// leastLeft returns what remains of the most used quota or budget, such as "2 of 10/m"; "" without any.
 func leastLeft(quotas []Quota, budgets []Budget) string {
 	text, least := "", 2.0
 	see := func(left, used int64, of string) {
@@ -70,10 +70,10 @@ func leastLeft(quotas []Quota, budgets []Budget) string {
 	return text
 }
 
-// Left is what is left of the bucket's own quota or budget that is used up most; "" without any.
+// Left returns what remains of the bucket's own most used quota or budget; "" without any.
 func (v *Bucket) Left() string { return leastLeft(v.Quotas, v.Budgets) }
 
-// quotaNote says which quota holds longest; "" if none does.
+// quotaNote returns the quota that holds longest; "" if none does.
 func quotaNote(uses []shaper.QuotaUse, now time.Time) string {
 	held := shaper.HoldingQuota(uses, now)
 	if held == nil {

@@ -24,7 +24,7 @@ type Schedule struct {
 	// Only of one that was made through the API: the author of its last change.
 	Made *MadeBy `json:"made,omitempty"`
 
-	// The configuration has a schedule of this name for the bucket too, which comes when this one is removed. Absent otherwise.
+	// The configuration has a schedule of this name for the bucket too, which applies when this one is removed. Absent otherwise.
 	Waiting bool `json:"configured_too,omitempty"`
 
 	// The next five fires, in its time zone; none while it is paused or orphaned, or before a dispatcher has seen it.
@@ -33,13 +33,13 @@ type Schedule struct {
 	// Only of a paused schedule.
 	Paused *Pause `json:"paused,omitempty"`
 
-	// What the cron line or the time zone may mean otherwise than was meant: "either day fires", or a zone without summer time.
+	// Unexpected meanings of the cron line or the time zone: "either day fires", or a zone without summer time.
 	Warnings []string `json:"warnings,omitempty"`
 
-	// Why the job of the fire that is due has not got in, such as bucket-full; absent if none waits.
+	// Why the job of the due fire was not admitted, such as bucket-full; absent if none waits.
 	Blocked string `json:"blocked,omitempty"`
 
-	// When an operator asked for a fire that has not been yet.
+	// When an operator requested a fire that has not happened yet.
 	Requested *time.Time `json:"requested,omitempty"`
 
 	// The last fire whose job got in.
@@ -52,13 +52,13 @@ type Schedule struct {
 	// Fires that were given up.
 	Missed int64 `json:"missed"`
 
-	// Fires that were skipped because the job of the one before was unfinished.
+	// Fires that were skipped because the previous job was unfinished.
 	Skipped int64 `json:"skipped"`
 
-	// Only in the answer to a change: it was not so before.
+	// Only in the response to a change: whether it changed anything.
 	Changed *bool `json:"changed,omitempty"`
 
-	// Only in the answer to fire: the id that the job has, or will have.
+	// Only in the response to fire: the id that the job has, or will have.
 	Job string `json:"job,omitempty"`
 }
 
@@ -97,7 +97,7 @@ func ScheduleOf(s shaper.ScheduleInfo) Schedule {
 	return v
 }
 
-// ScheduleRun is what became of a fire, or of several in a row that were missed.
+// ScheduleRun is the outcome of a fire, or of several in a row that were missed.
 type ScheduleRun struct {
 	// When it was to be; of several the first.
 	Fire time.Time `json:"fire"`
@@ -110,17 +110,17 @@ type ScheduleRun struct {
 	// The dispatcher that decided it.
 	By string `json:"by,omitempty"`
 
-	// The operator that asked for it.
+	// The operator that requested it.
 	AskedBy string `json:"asked_by,omitempty"`
 
-	// The id of its job; of a skipped fire that of the unfinished one.
+	// The id of its job; for a skipped fire the id of the unfinished job.
 	Job string `json:"job,omitempty"`
 
-	// Of a fire that fired: the state of its job now. `unknown`: the job has ended, and how is no longer known, as the bucket has forgotten its id
-	// after its dedupe_window.
+	// For a fire that fired: the current state of its job. `unknown`: the job has ended, and its outcome is no longer known, because the bucket has
+	// forgotten its id after its dedupe_window.
 	JobState string `json:"job_state,omitempty"`
 
-	// How many jobs the fire made: 1 of a fire that fired, else 0.
+	// How many jobs the fire enqueued: 1 for a fire that fired, otherwise 0.
 	Jobs  int   `json:"jobs"`
 	Count int64 `json:"count"`
 
@@ -140,7 +140,7 @@ func ScheduleRunsOf(runs []shaper.ScheduleRun) []ScheduleRun {
 	return views
 }
 
-// moment is a time to show, nil where there is none.
+// moment returns a time to show, nil for a zero time.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

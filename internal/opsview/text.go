@@ -48,8 +48,7 @@ func Relative(t, now time.Time) string {
 	return "now"
 }
 
-// Line makes text from elsewhere safe to show in one line: no control
-// characters reach the terminal, and it has at most limit characters.
+// Line makes foreign text safe to show in one line: no control characters reach the terminal, and it has at most limit characters.
 func Line(s string, limit int) string {
 	runes := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || !unicode.IsPrint(r) {

@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Usage is what calls of language models have used.
+// Usage is the usage of calls of language models.
 type Usage struct {
 	Bucket string `json:"bucket"`
 
@@ -17,20 +17,20 @@ type Usage struct {
 	// The last day, included.
 	To string `json:"to" jsonschema:"format=date"`
 
-	// By what the rows are told apart.
+	// The dimensions of the rows.
 	By []operator.UsageBy `json:"by"`
 
 	// Those with the most tokens first.
 	Rows []UsageRow `json:"rows"`
 
-	// The sum of all that was asked for, also of rows that are left out.
+	// The sum of all that was requested, also of rows that are left out.
 	Total operator.UsageSum `json:"total"`
 
-	// There are more than 1,000 rows: ask for fewer days, or filter.
+	// There are more than 1,000 rows: request fewer days, or filter.
 	More bool `json:"more,omitempty"`
 }
 
-// UsageRow is a sum of calls. What the rows are not told apart by is absent.
+// UsageRow is a sum of calls. Dimensions that were not requested are absent.
 type UsageRow struct {
 	// By UTC.
 	Day string `json:"day,omitempty" jsonschema:"format=date"`
@@ -41,15 +41,15 @@ type UsageRow struct {
 	// Absent in a bucket without flows.
 	Flow *string `json:"flow,omitempty"`
 
-	// The `caller` or the name of the API key. Absent of jobs without a caller, as those of a program with the library. Of a key that this server does
-	// not have, the seven letters by which Redis knows the caller.
+	// The `caller` or the name of the API key. Absent for jobs without a caller, such as those of a program with the library. For a key that this server
+	// does not have, the seven letters by which Redis identifies the caller.
 	Caller *string `json:"caller,omitempty"`
 	Model  *string `json:"model,omitempty"`
 
-	// The model that the calls asked, where a fallback answered with `model` in its place (`fallback_models`). Else absent.
+	// The model that the calls named, if a fallback used `model` in its place (`fallback_models`). Absent otherwise.
 	Asked *string `json:"asked,omitempty"`
 
-	// The row has calls above the bound of a day, whose caller and flow are not told apart, nor their model if it is absent.
+	// The row has calls above the bound of a day. They have no caller and flow of their own, and no model if it is absent.
 	Other bool `json:"other,omitempty"`
 	operator.UsageSum
 }

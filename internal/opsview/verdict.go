@@ -10,23 +10,22 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// Verdict is whether jobs of a bucket are delivered, and what keeps those that wait.
+// Verdict says whether jobs of a bucket are delivered, and what blocks those that wait.
 type Verdict struct {
-	// `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, else the code of
-	// the cause that keeps most jobs.
+	// `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, otherwise the code of
+	// the cause that blocks most jobs.
 	Code operator.WhyCode `json:"code" jsonschema:"enum=empty,enum=sends,enum=paused,enum=no-dispatcher,enum=disabled,enum=missing,enum=closed,enum=breaker,enum=held,enum=quota,enum=budget,enum=in-flight,enum=adaptive-rate,enum=host-fault,enum=failing,enum=late,enum=rate,enum=starting,enum=slow,enum=later"`
 
-	// The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+	// The same in a few words, for people: a pause, or closed with the time of opening, takes precedence over an empty bucket.
 	State string `json:"state" jsonschema:"example=closed\\, opens 22:00"`
 
 	// For people, in one line.
 	Sentence string `json:"sentence" jsonschema:"example=Sends 0 of 60/s. 1\\,018 wait\\, the oldest 31 min: 1\\,018 of endpoint-2 (breaker\\, http_500\\, since 21:12\\, next probe 21:44)"`
 
-	// When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+	// When the most frequent blocker may end, by the clock of Redis. Absent: not known, or only when an operator acts.
 	Until *time.Time `json:"until,omitempty"`
 
-	// People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is
-	// kept.
+	// The bucket needs attention: jobs are due and not delivered at its rate, and the cause is neither its timetable nor a rate that is kept.
 	Problem bool `json:"problem"`
 
 	// Deliveries a second that succeeded in the last 30 seconds.
@@ -35,13 +34,13 @@ type Verdict struct {
 	// Jobs that wait, also for a later time.
 	Waits int64 `json:"waits"`
 
-	// Of these, the jobs whose time has come.
+	// Of these, the jobs that are due.
 	Due int64 `json:"due"`
 
-	// Of the oldest job that was seen. Absent: not known.
+	// The age of the oldest job that was seen. Absent: not known.
 	OldestAge float64 `json:"oldest_age_seconds,omitempty"`
 
-	// What keeps the jobs that wait, the most jobs first. The sum of their jobs is `waits`.
+	// What blocks the waiting jobs, the most jobs first. The sum of their jobs is `waits`.
 	Blocked []Blocked `json:"blocked"`
 
 	// Only where flows were left out: `blocked` is an estimate from a sample.
@@ -56,7 +55,7 @@ type Verdict struct {
 	// Reason of the last one that did not succeed.
 	Reason string `json:"reason,omitempty" jsonschema:"example=http_401"`
 
-	// Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+	// Why it is not known when the last of the waiting jobs is sent. Absent if `empty` of the bucket is known, and if nothing waits.
 	EmptyUnknown string `json:"empty_unknown,omitempty" jsonschema:"example=4 flows are blocked"`
 
 	// By how many jobs a second the backlog grows. Absent if it does not.
@@ -65,7 +64,7 @@ type Verdict struct {
 	// When the bucket is full at that pace.
 	Full *time.Time `json:"full,omitempty"`
 
-	// Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will.
+	// Jobs that will remain at the `finish` of the delivery window at the current pace. Absent if none will.
 	Left int64 `json:"left_at_finish,omitempty"`
 }
 
@@ -84,13 +83,13 @@ type Blocked struct {
 	Flows int64 `json:"flows,omitempty"`
 	Jobs  int64 `json:"jobs"`
 
-	// Of the oldest of them that was seen. Absent: not known.
+	// The age of the oldest of them that was seen. Absent: not known.
 	OldestAge float64 `json:"oldest_age_seconds,omitempty"`
 
 	// Absent: not known.
 	Since *time.Time `json:"since,omitempty"`
 
-	// When it ends at the earliest. Absent: not known, or not before somebody acts.
+	// When it ends at the earliest. Absent: not known, or only when an operator acts.
 	Until *time.Time `json:"until,omitempty"`
 
 	// Of a receiver's response.
@@ -99,11 +98,11 @@ type Blocked struct {
 	// The command that ends the cause, or shows what has to be repaired, without the name of the program. Absent: it ends by itself.
 	Action string `json:"action,omitempty" jsonschema:"example=flow release webhooks endpoint-2"`
 
-	// The command to give once that is repaired: it makes jobs due that wait for another attempt. Absent: they leave by themselves.
+	// The command to run after the repair: it makes jobs due that wait for another attempt. Absent: they depart by themselves.
 	Then string `json:"then,omitempty" jsonschema:"example=job retry webhooks --flow=acme"`
 }
 
-// Sample is how many flows of a bucket were looked at.
+// Sample is how many flows of a bucket were read.
 type Sample struct {
 	Looked int64 `json:"looked_at"`
 	Flows  int64 `json:"flows"`
@@ -131,7 +130,7 @@ func VerdictOf(v *operator.Verdict) *Verdict {
 	return view
 }
 
-// Class is how a view shows a bucket: "good", "bad", or "plain" of neither.
+// Class returns how a view shows a bucket: "good", "bad", or "plain" for neither.
 func (v *Verdict) Class() string {
 	switch {
 	case v.Problem:
@@ -152,7 +151,7 @@ func (v *Verdict) help() string {
 	return ""
 }
 
-// InVerdict reports whether the verdict says what a note says.
+// InVerdict reports whether the verdict covers a note.
 func (v *Bucket) InVerdict(note string) bool {
 	isPaused := slices.ContainsFunc(v.Verdict.Blocked, func(b Blocked) bool { return b.Code == operator.WhyPaused && b.Scope == shaper.ScopeBucket })
 	return note == v.Verdict.Sentence || isPaused && strings.HasPrefix(note, "paused ")

@@ -14,9 +14,8 @@ import (
 // onTerminal is how often a line on a terminal is drawn again.
 const onTerminal = 200 * time.Millisecond
 
-// Show writes what text says to w until ctx ends. On a terminal it is one line,
-// drawn again five times a second and wiped at the end, so that what follows
-// begins on a clean line. Elsewhere it is a line every so often, and none at the end.
+// Show writes the result of text to w until ctx ends. On a terminal it is one line, drawn again five times a second and wiped at the end, so that later
+// output begins on a clean line. Elsewhere it writes a line at each interval, and none at the end.
 func Show(ctx context.Context, w io.Writer, every time.Duration, text func() string) {
 	if fd, ok := terminal(w); ok {
 		inPlace(ctx, w, func() int { return columns(fd) }, text)
@@ -25,7 +24,7 @@ func Show(ctx context.Context, w io.Writer, every time.Duration, text func() str
 	each(ctx, every, func() { fmt.Fprintln(w, text()) })
 }
 
-// Width is the number of columns of w if it is a terminal, else other.
+// Width returns the number of columns of w if it is a terminal, otherwise other.
 func Width(w io.Writer, other int) int {
 	if fd, ok := terminal(w); ok {
 		return columns(fd)
@@ -49,8 +48,7 @@ func columns(fd int) int {
 	return 80
 }
 
-// inPlace needs no escape sequences: it overwrites with blanks, so that it
-// works on every terminal. A line as wide as the terminal would wrap.
+// inPlace needs no escape sequences: it overwrites with spaces, so it works on every terminal. A line as wide as the terminal would wrap.
 func inPlace(ctx context.Context, w io.Writer, width func() int, text func() string) {
 	drawn := 0
 	draw := func(line string) {

@@ -15,7 +15,7 @@ import (
 // Cluster is a Redis Cluster: masters, each with one replica.
 type Cluster struct{ Nodes []*Server }
 
-// slots is how many a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
 // masters of a cluster. Fewer cannot elect one.
@@ -63,8 +63,8 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// meet has each node greet each other one. If they greeted but one, it would be up
-// to chance when gossip has told all of all, and seconds with a long timeout of nodes.
+// meet introduces each node to each other one. With one introduction each, it would be up to chance when gossip has spread all nodes: seconds with a
+// long node timeout.
 func (c *Cluster) meet(t testing.TB) {
 	t.Helper()
 	for _, node := range c.Nodes {
@@ -76,8 +76,7 @@ func (c *Cluster) meet(t testing.TB) {
 	}
 }
 
-// AwaitReady waits until every node says that the cluster is well and every
-// master has a replica with its data, so that it may be killed.
+// AwaitReady waits until every node reports that the cluster is well and every master has a replica with its data, so that a master may be killed.
 func (c *Cluster) AwaitReady(t testing.TB) {
 	t.Helper()
 	awaitReady(t, "the cluster is well", func(ctx context.Context) error {
@@ -151,8 +150,7 @@ func (c *Cluster) KillMaster(t testing.TB, key string) *Server {
 	return old
 }
 
-// AwaitFailover waits until another node has the slot of a key, and takes
-// writes.
+// AwaitFailover waits until another node has the slot of a key, and accepts writes.
 func (c *Cluster) AwaitFailover(t testing.TB, key string, old *Server) *Server {
 	t.Helper()
 	var found *Server
@@ -181,8 +179,7 @@ type Migration struct {
 	key      string
 }
 
-// Migrate begins to move the slot of a key to another master: from now on it is
-// in two places. [Migration.Step] and [Migration.End] go on.
+// Migrate begins to move the slot of a key to another master: from now on it is in two places. [Migration.Step] and [Migration.End] go on.
 func (c *Cluster) Migrate(t testing.TB, key string) *Migration {
 	t.Helper()
 	m := &Migration{c: c, from: c.MasterOf(t, key), key: key}
@@ -200,7 +197,7 @@ func (c *Cluster) Migrate(t testing.TB, key string) *Migration {
 	return m
 }
 
-// Step moves up to so many keys and returns how many it moved.
+// Step moves at most the given number of keys and returns how many it moved.
 func (m *Migration) Step(t testing.TB, keys int) int {
 	t.Helper()
 	names := m.c.must(t, m.from, "CLUSTER", "GETKEYSINSLOT", m.slot, keys)
@@ -211,7 +208,7 @@ func (m *Migration) Step(t testing.TB, keys int) int {
 	return len(names)
 }
 
-// End moves what is left and gives the slot to its new master.
+// End moves the rest and gives the slot to its new master.
 func (m *Migration) End(t testing.TB) {
 	t.Helper()
 	for m.Step(t, 100) > 0 {
@@ -265,7 +262,7 @@ func (s *Server) slotOf(ctx context.Context, key string) (int64, error) {
 	return s.admin().ClusterKeySlot(ctx, key).Result()
 }
 
-// owner is the node that has a slot, as a node sees it, nil if it cannot tell.
+// owner returns the node that has a slot, as a node reports it, nil if that node does not know.
 func (c *Cluster) owner(ctx context.Context, node *Server, slot int64) *Server {
 	ranges, err := node.admin().ClusterSlots(ctx).Result() //nolint:staticcheck // go-redis itself reads the slots
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// roomy is a connection with room for what was written and not read yet, as that of a network has. A [net.Pipe], which a bubble of
-// testing/synctest needs, has none: while one end writes a long pipeline and the other end writes the first answers, neither reads.
+// roomy is a connection with a buffer for unread bytes, as a network has. A [net.Pipe], which a bubble of testing/synctest needs, has none: while one
+// end writes a long pipeline and the other end writes the first replies, neither reads.
 type roomy struct {
 	net.Conn
 	writes chan []byte
@@ -15,7 +15,7 @@ type roomy struct {
 	once   sync.Once
 }
 
-// WithRoom gives the connection of a dial room for what was written and not read yet.
+// WithRoom adds a buffer for unread bytes to the connection of a dial.
 func WithRoom(conn net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err

@@ -13,11 +13,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MasterName is by which the sentinels of a [Trio] know the master.
+// MasterName is the name of the master for the sentinels of a [Trio].
 const MasterName = "mymaster"
 
-// DownAfter is how long a master of a [Trio] or [Cluster] is silent until it
-// counts as down: longer than a busy machine keeps one from answering.
+// DownAfter is how long a master of a [Trio] or [Cluster] is silent until it counts as down: longer than a busy machine delays its replies.
 const DownAfter = 2 * time.Second
 
 // Trio is a master with two replicas and three sentinels.
@@ -123,8 +122,7 @@ func (trio *Trio) Master(t testing.TB) *Server {
 	return found
 }
 
-// AwaitFailover waits until another than the old one is the master and takes
-// writes, and returns it.
+// AwaitFailover waits until another server than old is the master and accepts writes, and returns it.
 func (trio *Trio) AwaitFailover(t testing.TB, old *Server) *Server {
 	t.Helper()
 	var found *Server
@@ -148,7 +146,7 @@ func (s *Server) running() bool {
 	return s.process != nil
 }
 
-// role is that of the server, "" if it does not answer.
+// role returns the role of the server, "" if it does not respond.
 func (s *Server) role(ctx context.Context) string {
 	answer, err := s.ask(ctx, "ROLE")
 	if err != nil || len(answer) == 0 {
@@ -157,7 +155,7 @@ func (s *Server) role(ctx context.Context) string {
 	return answer[0]
 }
 
-// linked is nil when the server is a replica that has its master's data.
+// linked returns nil if the server is a replica that has its master's data.
 func (s *Server) linked(ctx context.Context) error {
 	info, err := s.admin().Info(ctx, "replication").Result()
 	if err != nil {
@@ -169,8 +167,7 @@ func (s *Server) linked(ctx context.Context) error {
 	return nil
 }
 
-// ask returns the answer of a command as texts; those of a nested array follow
-// one after the other.
+// ask returns the reply to a command as texts; those of a nested array follow one after the other.
 func (s *Server) ask(ctx context.Context, words ...any) ([]string, error) {
 	answer, err := s.admin().Do(ctx, words...).Result()
 	return texts(answer), err

@@ -28,10 +28,10 @@ import (
 const (
 	readyWithin   = 30 * time.Second // machines are busy
 	logTail       = 4 << 10          // bytes of the log shown when a start fails
-	maxSocketPath = 103              // what every Unix takes
+	maxSocketPath = 103              // the bound of every Unix
 )
 
-// errPortTaken says that another process was faster to bind the port.
+// errPortTaken says that another process bound the port first.
 var errPortTaken = errors.New("port is taken")
 
 // Server is one redis-server process with its own directory, unix socket and
@@ -57,10 +57,9 @@ type Server struct {
 	signalled bool // killed or stopped, once at least
 }
 
-// Run starts a server that keeps its files in dir; "" is a temporary directory, in
-// memory if possible, that [Server.Close] removes. Persistence is off unless args, which come last
-// on the command line, say otherwise, such as "--appendonly", "yes".
-// It is in a session of its own, as a daemon is. Run returns when the server answers. In tests use [Start].
+// Run starts a server that keeps its files in dir. "" is a temporary directory, in memory if possible, that [Server.Close] removes. Persistence is off
+// unless args, which are last on the command line, turn it on, such as "--appendonly", "yes". The server is in a session of its own, as a daemon is. Run
+// returns when the server responds. In tests use [Start].
 func Run(dir string, args ...string) (*Server, error) {
 	return run(&Server{dir: dir, args: args, session: true})
 }
@@ -80,10 +79,8 @@ func run(s *Server) (*Server, error) {
 	return s, nil
 }
 
-// tempDir makes a directory, in memory where the system has room for it: a server
-// stands still until the disk has each change of its cluster's or its sentinels'
-// configuration and each copy of its master's data, and that took half a
-// minute at times. The long names of t.TempDir do not fit into a socket's path.
+// tempDir makes a directory, in memory if the system has room for it. A server stands still until the disk has each change of its cluster or sentinel
+// configuration and each copy of its master's data, which took up to half a minute. The long names of t.TempDir do not fit into a socket's path.
 func tempDir() (string, error) {
 	const memory, room, pattern = "/dev/shm", 1 << 30, "redistest-"
 	var fs syscall.Statfs_t
@@ -152,8 +149,7 @@ func (s *Server) Socket() string { return filepath.Join(s.dir, "redis.sock") }
 // Dir returns the directory in which the server keeps its files and redis.log.
 func (s *Server) Dir() string { return s.dir }
 
-// Client returns a new client on the unix socket, which Close closes. It never
-// retries, so that a test sees what happened, and obeys the context's deadline;
+// Client returns a new client on the unix socket; close it by Close. It never retries, so a test sees each failure, and obeys the context's deadline;
 // without one it waits for as long as a busy machine may take.
 func (s *Server) Client() *redis.Client {
 	client := newClient("unix", s.Socket())
@@ -177,8 +173,7 @@ func newClient(network, addr string) *redis.Client {
 	})
 }
 
-// Kill sends SIGKILL and waits until the process is gone. A server that does
-// not run is left as it is.
+// Kill sends SIGKILL and waits until the process is gone. A server that does not run stays as it is.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +188,8 @@ func (s *Server) killLocked() {
 	}
 }
 
-// Restart kills the server if it runs, starts it anew with the same directory,
-// port and arguments, and returns when it answers and has loaded its data.
+// Restart kills the server if it runs, starts it again with the same directory, port and arguments, and returns when it responds and has loaded its
+// data.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,11 +223,10 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Stop halts the process with SIGSTOP: connections stay open and nothing is
-// answered until [Server.Cont].
+// Stop halts the process with SIGSTOP: connections stay open and get no replies until [Server.Cont].
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 
-// Cont lets a stopped process go on, with SIGCONT.
+// Cont resumes a stopped process, with SIGCONT.
 func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -271,9 +265,9 @@ type process struct {
 	exited        chan struct{}
 }
 
-// startProcess starts the server so that an interrupt from the terminal is ours alone. Linux shares the processors among sessions. A bench
-// whose Redis has one measures it beside a load as large as that is. Beside tests that fill the processors such a Redis stands still for
-// seconds: up to 6.6 s, on Linux 6.18 with one of two cores busy. In our session it does not.
+// startProcess starts the server so that an interrupt from the terminal reaches only this process. Linux shares the CPUs among sessions. A bench whose
+// Redis has a session of its own measures Redis next to an equally large load. Next to tests that fill the CPUs, such a Redis stands still for seconds:
+// up to 6.6 s, on Linux 6.18 with one of two cores busy. In our session it does not.
 func (s *Server) startProcess(logPath string, args []string) (*process, error) {
 	log, err := os.Create(logPath)
 	if err != nil {
@@ -289,7 +283,7 @@ func (s *Server) startProcess(logPath string, args []string) (*process, error) {
 	}
 	go func() {
 		defer close(p.exited)
-		_ = p.server.Wait() // it is killed, so its status says nothing
+		_ = p.server.Wait() // it was killed, so its status has no meaning
 	}()
 	// The guard reads from a pipe whose other end closes with our process.
 	p.guard = exec.Command("sh", "-c", `read -r _; kill -9 "$1"`, "guard", strconv.Itoa(p.server.Process.Pid))
@@ -317,8 +311,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// waitReady asks every millisecond until the server answers something other
-// than that it is loading. It asks on the socket, which no other server has.
+// waitReady asks every millisecond until the server replies anything other than that it is loading. It asks on the socket, which no other server has.
 func waitReady(socket string, exited <-chan struct{}) error {
 	timeout := time.After(readyWithin)
 	tick := time.NewTicker(time.Millisecond)
@@ -357,5 +350,5 @@ func ping(socket string) error {
 	if strings.HasPrefix(answer, "-LOADING") {
 		return errors.New(strings.TrimSpace(answer))
 	}
-	return nil // also an error such as NOAUTH comes from a server that is up
+	return nil // an error such as NOAUTH also means that the server is up
 }

@@ -12,14 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server takes longer to start than most tests run. So in a package whose
-// TestMain uses [Main], a server that a test has done with is handed to another
-// test: at any time it is the server of one test alone, and what was there of the
-// test before is removed. There are as many as tests run at the same time.
+// A server takes longer to start than most tests run. So in a package whose TestMain uses [Main], tests reuse servers: at any time a server belongs to
+// one test, and the data of the previous test is removed. There are as many as tests run at the same time.
 //
-// Prefixes of keys would not keep tests apart: some names are the same for all
-// programs of a server (tundish:buckets, the channel tundish:wake), and tests look
-// at all keys, at memory, and at what commands were called.
+// Prefixes of keys would not keep tests apart: some names are the same for all programs of a server (tundish:buckets, the channel tundish:wake), and
+// tests check all keys, at memory, and at what commands were called.
 var shared struct {
 	sync.Mutex
 	on   bool
@@ -85,8 +82,8 @@ func (s *Server) handled() bool {
 	return s.signalled || s.closed
 }
 
-// lasting are the commands whose effect [Server.clean] does not undo. A library of functions that was loaded stays: it has one name for each
-// text, and the next test would load it again. A test of libraries removes what it loaded.
+// lasting are the commands whose effect [Server.clean] does not undo. A loaded library of functions stays: it has one name for each text, and the next
+// test would load it again. A test of libraries removes the ones that it loaded.
 var lasting = []string{
 	"acl", "bgrewriteaof", "bgsave", "client|no-evict", "client|pause", "cluster", "config|rewrite", "config|set", "debug", "failover",
 	"function|delete", "function|flush", "function|restore", "replicaof", "save", "shutdown", "slaveof", "swapdb",
@@ -94,7 +91,7 @@ var lasting = []string{
 
 var errLasting = errors.New("the test has changed the server")
 
-// clean removes what a test has left: connections, keys, scripts, statistics.
+// clean removes what a test left behind: connections, keys, scripts, statistics.
 func (s *Server) clean() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
 	defer cancel()

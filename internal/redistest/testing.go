@@ -11,10 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Start is [Run] for tests: the server has a temporary directory and ends with
-// the test, or without args, in a package whose TestMain uses [Main], with the last
-// of them: it may have been another test's before, and has no keys. Without a redis-server the test fails when the environment has CI
-// set, and is skipped otherwise.
+// Start is [Run] for tests: the server has a temporary directory and ends with the test. Without args, in a package whose TestMain uses [Main], it may
+// be the server of a previous test, without keys, and ends with the last test. Without a redis-server the test fails if the environment has CI set, and
+// is skipped otherwise.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return StartWith(t, nil, args...)

@@ -16,14 +16,13 @@ import (
 	"time"
 )
 
-// Certificates are PEM files of an authority and of a pair that it signed, for
-// 127.0.0.1 and [ServerName], as a server and as a client.
+// Certificates are PEM files of a CA and of a pair that it signed, for 127.0.0.1 and [ServerName], as a server and as a client.
 type Certificates struct{ CA, Cert, Key string }
 
-// ServerName is the name in the certificates beside the loopback address.
+// ServerName is the name in the certificates, in addition to the loopback address.
 const ServerName = "redis.test"
 
-// NewCertificates makes certificates of an authority of their own.
+// NewCertificates makes certificates of a CA of their own.
 func NewCertificates(t testing.TB) Certificates {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,9 +72,8 @@ func writePEM(t testing.TB, path, kind string, der []byte) {
 	}
 }
 
-// StartTLS is [Start] of a server that speaks TLS, with certificates of its own,
-// at [Server.TLSAddr], and wants one of its clients. Its other addresses are as
-// those of any.
+// StartTLS is [Start] for a server that speaks TLS at [Server.TLSAddr], with certificates of its own, and requires client certificates. Its other
+// addresses are as usual.
 func StartTLS(t testing.TB, args ...string) (*Server, Certificates) {
 	t.Helper()
 	port := reserveFor(t)

@@ -1,5 +1,5 @@
-// Package session keeps the logins of the console in Redis, so that any process knows them. A session is bound to the digest of the secret with which
-// it began: it ends where the key leaves the configuration, or has another secret.
+// Package session keeps the logins of the console in Redis, so that any process can read them. A session is bound to the digest of the secret with which
+// it began: it ends when the key is removed from the configuration, or has another secret.
 package session
 
 import (
@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// Life is how long a login holds.
+	// Life is how long a login is valid.
 	Life = 12 * time.Hour
 
-	// Most is how many sessions a key has: one more ends the oldest.
+	// Most bounds the sessions of a key: one more ends the oldest.
 	Most = 20
 )
 
@@ -40,7 +40,7 @@ func New(client redis.UniversalClient) *Store { return &Store{client} }
 
 // Session is a session as operators see it.
 type Session struct {
-	// Names the session. Nobody can log in with it.
+	// Identifies the session. It cannot be used to log in.
 	ID string `json:"id"`
 
 	// The name of the API key.
@@ -53,7 +53,7 @@ type Session struct {
 	Ends  time.Time `json:"ends"`
 }
 
-// shortDigest is how many hexadecimal digits of a digest names have.
+// shortDigest is the number of hexadecimal digits of a digest in names.
 const shortDigest = 16
 
 // digest is a digest of a text.
@@ -67,7 +67,7 @@ func refOf(key string) string { return digest("key " + key)[:shortDigest] }
 
 func redisKey(ref string) string { return "tundish:{fleet}:sessions:" + ref }
 
-// Begin begins a session of the holder of a key's secret, and returns what the cookie has. One round trip. Redis has a digest of it: a reader of
+// Begin begins a session for the holder of a key's secret, and returns the content of the cookie. One round trip. Redis has a digest of it: a reader of
 // Redis cannot log in.
 func (s *Store) Begin(ctx context.Context, key *apikey.Key, secret, address string) (cookie string, err error) {
 	ref, token := refOf(key.Name), rand.Text()+rand.Text()
@@ -78,7 +78,7 @@ func (s *Store) Begin(ctx context.Context, key *apikey.Key, secret, address stri
 	return ref + "." + token, nil
 }
 
-// split takes a cookie apart.
+// split splits a cookie into its parts.
 func split(cookie string) (ref, session string, ok bool) {
 	ref, token, ok := strings.Cut(cookie, ".")
 	return ref, digest(token), ok && len(ref) == shortDigest
@@ -106,7 +106,7 @@ func (s *Store) Find(ctx context.Context, ring apikey.Ring, cookie string) (*api
 	return nil, ErrNone
 }
 
-// read reads what Redis has of a session, and the digest of its secret.
+// read parses a stored session, and the digest of its secret.
 func read(stored string) (one Session, secret [sha256.Size]byte, ok bool) {
 	const fields = 4
 	parts := strings.SplitN(stored, " ", fields)

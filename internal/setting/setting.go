@@ -3,8 +3,8 @@
 //	DeadBytes int64       `setting:"dead_bytes,bytes"`
 //	Retry     RetryPolicy `setting:"retry"`
 //
-// The first part is the key in TOML. A struct whose fields have tags is a table, and a slice of such structs an array of tables. A key with
-// a dot stands in the table before the dot. "-" is no setting. After the key come options:
+// The first part is the key in TOML. A struct whose fields have tags is a table, and a slice of such structs an array of tables. A key with a dot stands
+// in the table before the dot. "-" is no setting. After the key come options:
 //
 //	squash    the keys of this struct stand in the table around it
 //	optional  this table need not be there: its defaults hold only where it is
@@ -15,7 +15,7 @@
 //	change    an operator may change it while the bucket runs, as one value, also if it is a map; a tag help says what it is, for the
 //	          command line: the first part of it in quotes is the value
 //
-// Nothing is read but types: the package imports none of those that it describes.
+// The package reads only types, and imports none of the packages that it describes.
 package setting
 
 import (
@@ -26,7 +26,7 @@ import (
 	"sync"
 )
 
-// Kind is what stands at a key.
+// Kind is the kind of value of a key.
 type Kind int
 
 // The kinds.
@@ -54,15 +54,15 @@ type Key struct {
 	Type     reflect.Type // of the value; of a table the struct, of tables the struct of one
 	Unit     Unit         // "" has none
 	Optional bool         // of a table
-	Redis    string       // "": scripts do not read it, or not as it is
+	Redis    string       // "": scripts do not read it, or not in this form
 	Change   bool
 	Help     string
-	Keys     []*Key // of a table and of tables, in their order: values first, as TOML wants it
+	Keys     []*Key // of a table and of tables, in their order: values first, as TOML requires
 
-	index []int // the field, from the struct whose keys were asked for; of tables the fields in it count from one of them
+	index []int // the field, from the struct passed to Keys; for tables the fields in it count from one of them
 }
 
-// In returns the value of a key in the struct whose keys were asked for. ok is false where a table around it is not there.
+// In returns the value of a key in the struct passed to Keys. ok is false if a table around it is missing.
 func (k *Key) In(root reflect.Value) (v reflect.Value, ok bool) {
 	for _, i := range k.index {
 		if root.Kind() == reflect.Pointer {
@@ -78,7 +78,7 @@ func (k *Key) In(root reflect.Value) (v reflect.Value, ok bool) {
 
 var known sync.Map // of reflect.Type: []*Key
 
-// Keys lists the keys of a struct type. It panics where tags contradict each other: they are part of the program.
+// Keys lists the keys of a struct type. It panics if tags contradict each other: they are part of the program.
 func Keys(t reflect.Type) []*Key {
 	if keys, ok := known.Load(t); ok {
 		return keys.([]*Key) //nolint:forcetypeassert // nothing else is stored
@@ -111,7 +111,7 @@ func keysOf(t reflect.Type, at []int) []*Key {
 	return list
 }
 
-// take notes an option of the tag, and reports whether there is such an option.
+// take applies an option of the tag, and reports whether there is such an option.
 func (k *Key) take(option string) bool {
 	switch field, isField := strings.CutPrefix(option, "redis="); {
 	case isField:
@@ -133,7 +133,7 @@ func tagOf(field reflect.StructField) (name string, options []string) {
 	return parts[0], parts[1:]
 }
 
-// describe finds out what stands at a key.
+// describe sets the kind of a key.
 func (k *Key) describe() {
 	switch t := k.Type; {
 	case t.Kind() == reflect.Pointer && isTable(t.Elem()):
@@ -148,7 +148,7 @@ func (k *Key) describe() {
 	}
 }
 
-// within puts what the tag says of a struct in front of the fields of the keys in it.
+// within adds the prefix in the tag of a struct to the fields of the keys in it.
 func (k *Key) within(keys []*Key) []*Key {
 	for _, inner := range values(keys) {
 		if inner.Redis != "" {
@@ -158,7 +158,7 @@ func (k *Key) within(keys []*Key) []*Key {
 	return keys
 }
 
-// isTable tells a table from a value that happens to be a struct, such as a rate: a field of it has a tag.
+// isTable reports whether a struct is a table: one of its fields has a tag. Other structs are values, such as a rate.
 func isTable(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
@@ -187,7 +187,7 @@ func put(list []*Key, k *Key) []*Key {
 	panic("setting: " + k.Name + ": no table before it has this name")
 }
 
-// sorted puts values before tables, in every table, and says where each stands.
+// sorted puts values before tables, in every table, and sets the path of each.
 func sorted(list []*Key, path string) []*Key {
 	for _, k := range list {
 		k.Path = path + k.Name
@@ -206,7 +206,7 @@ func rank(k *Key) int {
 	return 1
 }
 
-// Make is In, and makes the tables around the value that are not there, and the table itself.
+// Make is In, and creates missing tables around the value, and the table itself.
 func (k *Key) Make(root reflect.Value) reflect.Value {
 	for _, i := range k.index {
 		root = made(root).Field(i)
@@ -260,7 +260,7 @@ func (k *Key) IsNumber() bool {
 	return k.Type == reflect.TypeFor[int64]() || k.Type == reflect.TypeFor[*int64]()
 }
 
-// Text is what stands at a path in an object, as it is shown; "" if nothing does.
+// Text formats the value at a path in an object; "" without one.
 func Text[S ~string](object any, path S) string {
 	for _, k := range Values(reflect.Indirect(reflect.ValueOf(object)).Type()) {
 		if k.Path == string(path) {

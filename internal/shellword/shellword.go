@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Join returns a command whose words a shell reads as they are.
+// Join returns a command whose words a shell reads unchanged.
 func Join(words ...string) string {
 	line := make([]string, len(words))
 	for i, word := range words {

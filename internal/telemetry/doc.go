@@ -1,3 +1,3 @@
-// Package telemetry makes what a program reports through: its logger, its registry of metrics, and what exports its traces. All are values to
-// hand on; nothing here is global. No other package imports the SDK of OpenTelemetry.
+// Package telemetry makes a program's logger, its registry of metrics, and the exporter of its traces. All are values to pass on; nothing here is
+// global. No other package imports the SDK of OpenTelemetry.
 package telemetry

@@ -7,10 +7,8 @@ import (
 	"golang.org/x/term"
 )
 
-// NewLogger returns a logger that writes to w. Level is debug, info, warn or
-// error; format is text, json, or auto: text on a terminal, JSON elsewhere.
-// What it does not know means info and auto: the configuration has checked it.
-// Durations are written as "1.5s" in both formats.
+// NewLogger returns a logger that writes to w. Level is debug, info, warn or error; format is text, json, or auto: text on a terminal, JSON elsewhere.
+// Unknown values mean info and auto: the configuration has validated them. Durations are written as "1.5s" in both formats.
 func NewLogger(level, format string, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: levelOf(level), ReplaceAttr: readable}
 	if format == "text" || format != "json" && isTerminal(w) {

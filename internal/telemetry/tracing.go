@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// tracingGrace is how long a stop waits for a collector to take the last spans: within the 5 s that a pod has above its shutdown_timeout.
+	// tracingGrace is how long a stop waits for a collector to accept the last spans: within the 5 s that a pod has above its shutdown_timeout.
 	tracingGrace = 3 * time.Second
 
 	exportLogEvery = time.Minute
@@ -39,8 +39,8 @@ const (
 	envLinks          = "OTEL_SPAN_LINK_COUNT_LIMIT"
 )
 
-// Tracing exports the spans of a process by OTLP over HTTP. It never waits for its collector: spans are kept in a queue with a bound, and what
-// does not fit is dropped. A nil Tracing makes no spans.
+// Tracing exports the spans of a process by OTLP over HTTP. It never waits for its collector: spans are kept in a bounded queue, and dropped when it is
+// full. A nil Tracing makes no spans.
 type Tracing struct{ provider *sdktrace.TracerProvider }
 
 // NewTracing returns nil unless env, the environment of the process, has OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. It
@@ -85,7 +85,7 @@ func wantsTraces(variables map[string]string) bool {
 		!strings.EqualFold(variables[envDisabled], "true") && variables[envExporter] != "none"
 }
 
-// Provider makes tracers. It is nil of a nil Tracing.
+// Provider returns the provider of tracers, nil for a nil Tracing.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -93,7 +93,7 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Close exports what is left, for 3 s at most. Call it once, after the last span has ended.
+// Close exports the remaining spans, for 3 s at most. Call it once, after the last span has ended.
 func (t *Tracing) Close() {
 	if t == nil {
 		return

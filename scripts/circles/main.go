@@ -1,5 +1,5 @@
-// Command circles finds files of a package that call each other in a circle, and exits 1 if there are some. A reader of one of these
-// files has to read them all. It looks at functions and methods, not at types and constants, and not at tests.
+// Command circles finds files of a package that call each other in a circle, and exits with 1 if there are any. A reader of one of these files has to
+// read them all. It checks functions and methods, not types, constants and tests.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// calls says which functions a file uses of which other files: file → file → names.
+// calls holds the functions that a file uses of which other files: file → file → names.
 type calls map[string]map[string][]string
 
 func main() {

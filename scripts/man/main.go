@@ -1,4 +1,4 @@
-// Program man writes what a package says about the commands of both programs: man/, with one page for each program, and completions/, for three
+// Program man generates the documentation of both programs' commands for packages: man/, with one page for each program, and completions/, for three
 // shells. The pages have the date of the commit, so the same commit makes the same bytes.
 //
 //	go run ./scripts/man FOLDER 2026-11-27T09:00:00Z

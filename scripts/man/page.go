@@ -33,7 +33,7 @@ func page(root *cobra.Command, at time.Time) []byte {
 	return out.Bytes()
 }
 
-// command describes a command that does something, or else the commands in it.
+// command describes a runnable command, or the commands in a group.
 func command(out *bytes.Buffer, cmd *cobra.Command) {
 	if !cmd.IsAvailableCommand() {
 		return
@@ -57,7 +57,7 @@ func command(out *bytes.Buffer, cmd *cobra.Command) {
 	}
 }
 
-// options lists flags, each with its value and what it does.
+// options lists flags, each with its value and its help.
 func options(out *bytes.Buffer, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Deprecated != "" {

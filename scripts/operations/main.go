@@ -1,6 +1,6 @@
-// Program operations writes what is made of the operations that package httpapi describes: internal/httpapi/openapi.yaml, with what stands in
-// openapi-by-hand.yaml and openapi-by-hand-components.yaml beside it, the tables of docs/http-api.md and docs/guarantees.md, and the keys in docs/configuration.md. With -check it writes nothing, and
-// ends with 1 if one of them is stale.
+// Program operations generates files from the operations that package httpapi describes. They are internal/httpapi/openapi.yaml, which includes
+// openapi-by-hand.yaml and openapi-by-hand-components.yaml of its folder, the tables of docs/http-api.md and docs/guarantees.md, and the keys in
+// docs/configuration.md. With -check it writes nothing, and exits with 1 if one of them is stale.
 //
 //	go run ./scripts/operations
 package main

@@ -76,7 +76,7 @@ func without(n *yaml.Node, name string) *yaml.Node {
 	return n
 }
 
-// sentence makes a description of a comment.
+// sentence turns a comment into a description.
 func sentence(comment string) string {
 	lines := strings.Split(strings.TrimSpace(comment), "\n\n")
 	for i := range lines {

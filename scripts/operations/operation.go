@@ -123,11 +123,11 @@ func texts(list []string) []any {
 	return values
 }
 
-// input is what an operation takes.
+// input is the input of an operation.
 type input struct {
 	parameters []any
 	asks       bool       // has a parameter of the query
-	body       *yaml.Node // nil if it takes none
+	body       *yaml.Node // nil without one
 	mediaType  string
 }
 
@@ -154,7 +154,7 @@ type inputReader struct {
 	required   []any
 }
 
-// addAll adds the fields of a type. place: where those are that do not say it, "" in an object that is the body.
+// addAll adds the fields of a type. place is the default place of fields without one, "" in an object that is the body.
 func (r *inputReader) addAll(t reflect.Type, place string) error {
 	for i := range t.NumField() {
 		f := t.Field(i)

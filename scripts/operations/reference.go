@@ -21,8 +21,8 @@ var (
 	proseLine = regexp.MustCompile(`^#(?:\s(.*))?$`)
 )
 
-// reference is the page on the configuration, with every key at its end: what stands in internal/config/reference.toml, a table of keys for
-// each table of the file, and the comments between them as text.
+// reference returns the page on the configuration, with every key at its end: the content of internal/config/reference.toml, as a table of keys for each
+// table of the file, and the comments between them as text.
 func reference() ([]byte, error) {
 	content, err := os.ReadFile(referencePage)
 	if err != nil {
@@ -43,16 +43,16 @@ func reference() ([]byte, error) {
 	return []byte(before + referenceHead + r.page.String()), nil
 }
 
-// referenceWriter makes text of a commented file, line by line.
+// referenceWriter turns a commented file into text, line by line.
 type referenceWriter struct {
 	page    strings.Builder
 	prose   []string // that is not written yet
 	heading string   // of the rows
-	about   string   // what stands behind the heading
+	about   string   // the text below the heading
 	rows    []string // of keys that are not written yet
 }
 
-// line takes a line, and reports whether it is one that the page can show.
+// line adds a line, and reports whether the page can show it.
 func (r *referenceWriter) line(line string) bool {
 	table, key, more, prose := tableLine.FindStringSubmatch(line), keyLine.FindStringSubmatch(line), moreLine.FindStringSubmatch(line), proseLine.FindStringSubmatch(line)
 	switch {
@@ -62,7 +62,7 @@ func (r *referenceWriter) line(line string) bool {
 	case table != nil:
 		r.endTable()
 		r.heading, r.about = table[1], table[2]
-		if len(r.prose) > 0 { // what stands above a table is about it
+		if len(r.prose) > 0 { // text above a table is about the table
 			fmt.Fprintf(&r.page, "\n### `%s`\n", r.heading)
 			r.heading = ""
 			r.endProse()
@@ -106,7 +106,7 @@ func (r *referenceWriter) endProse() {
 	r.prose = nil
 }
 
-// cell is a text as it stands in a table.
+// cell formats a text for a table.
 func cell(text string) string {
 	if text == "" {
 		return "as above"

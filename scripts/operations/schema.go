@@ -22,17 +22,17 @@ import (
 
 const module = "github.com/tundish-io/tundish"
 
-// described are the packages whose comments describe what the API takes and answers.
+// described are the packages whose comments describe the requests and responses of the API.
 var described = []string{"admission", "internal/httpapi", "internal/opsview", "shaper", "shaper/operator"}
 
-// named are the names of types in the document, where they are others than in Go.
+// named are the names of types in the document, if they differ from Go's.
 var named = map[string]string{
 	"opsview.Job": "JobView", "opsview.PoolView": "Pool", "opsview.Attempt": "AttemptView",
 	"opsview.Settings": "FlowSettings", "shaper.OwnBounds": "GroupSettings", "shaper.ResultJSON": "JobResult", "opsview.Quota": "QuotaUse", "opsview.Batch": "BucketBatch",
 	"opsview.Pool": "BucketPool", "admission.Patch": "LimitPatch",
 }
 
-// schemas are those of the document: some of them by hand, the others made of Go's types.
+// schemas are the schemas of the document: some written by hand, the others generated from Go's types.
 type schemas struct {
 	reflector jsonschema.Reflector
 	into      *yaml.Node      // components/schemas
@@ -74,7 +74,7 @@ func newSchemas(into *yaml.Node) (*schemas, error) {
 		if t.Kind() != reflect.String || t.PkgPath() == "" {
 			return nil
 		}
-		if t == reflect.TypeFor[shaper.Setting]() { // also those of flows, groups and pools, by their paths
+		if t == reflect.TypeFor[shaper.Setting]() { // also settings of flows, groups and pools, by their paths
 			return &jsonschema.Schema{Type: "string", Examples: []any{"rate", "pool.rate", "flow.quotas"}}
 		}
 		if s.byHand[nameOf(t)] {
@@ -129,13 +129,13 @@ func nameOf(t reflect.Type) string {
 	return name
 }
 
-// comment is that of a field.
+// comment returns the comment of a field.
 func (s *schemas) comment(t reflect.Type, field string) string {
 	name, _, _ := strings.Cut(t.Name(), "[")
 	return sentence(s.reflector.CommentMap[t.PkgPath()+"."+name+"."+field])
 }
 
-// of is the schema of a type: a reference, where it has a name.
+// of returns the schema of a type: a reference, if the type has a name.
 func (s *schemas) of(t reflect.Type) (*yaml.Node, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -171,7 +171,7 @@ func (s *schemas) field(t reflect.Type, f *reflect.StructField) (*yaml.Node, err
 	return s.convert(schema)
 }
 
-// convert makes YAML of a schema, and keeps those that it refers to.
+// convert converts a schema to YAML, and keeps the schemas that it refers to.
 func (s *schemas) convert(schema *jsonschema.Schema) (*yaml.Node, error) {
 	for name, definition := range schema.Definitions {
 		if s.byHand[name] || s.made[name] != nil {
@@ -199,7 +199,7 @@ func (s *schemas) convert(schema *jsonschema.Schema) (*yaml.Node, error) {
 	return tidy(doc.Content[0]), nil
 }
 
-// tidy has a schema of JSON read well as YAML of this document.
+// tidy makes a JSON schema read well as YAML of this document.
 func tidy(n *yaml.Node) *yaml.Node {
 	n.Style = 0
 	if n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "#/$defs/") {

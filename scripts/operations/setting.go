@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// settings makes the schemas of a change of settings that operators may change, and of their names.
+// settings makes the schemas of a change of the settings that operators may change, and of their names.
 func (s *schemas) settings(patch, names string, t reflect.Type) {
 	properties, list := mapping(), &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 	for _, k := range setting.Changes(t) {
@@ -37,10 +37,10 @@ func (s *schemas) settings(patch, names string, t reflect.Type) {
 	s.made[names] = mapping("type", "string", "enum", list)
 }
 
-// helpOf is what a setting is, without the quotes around its value.
+// helpOf returns the help of a setting, without the quotes around its value.
 func helpOf(k *setting.Key) string { return strings.Replace(k.Help, "'", "", 2) }
 
-// changeable has a row for each setting that operators may change, and of what.
+// changeable returns a row for each setting that operators may change, and the object that has it.
 func changeable() string {
 	type row struct {
 		path, help string

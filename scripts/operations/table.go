@@ -22,7 +22,7 @@ type table struct {
 	rows func() string
 }
 
-// tables are those of the page of operators.
+// tables are the tables of the operators' page.
 var tables = []table{
 	{"| setting | of a | is |\n|---|---|---|\n", changeable},
 	{"| command | endpoint below `/v1` | role |\n|---|---|---|\n", rows},
@@ -54,7 +54,7 @@ func withTables(page string, tables ...table) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// rows has a row for each command, and for each endpoint without one.
+// rows returns a row for each command, and for each endpoint without one.
 func rows() string {
 	type row struct {
 		command   string

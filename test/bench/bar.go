@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// bar is the least value of a figure; atMost makes it a ceiling. The zero bar judges nothing.
-// Bars lie a quarter beside the goals, so that noise does not miss them.
+// bar is the least value of a figure; atMost makes it a ceiling. The zero bar judges nothing. A bar lies 25 % below its goal, a ceiling 25 % above, so
+// that noise does not miss it.
 type bar struct {
 	value  float64
 	atMost bool

@@ -37,7 +37,7 @@ func batches(ctx context.Context, server *redistest.Server, rounds int, length t
 	return append(missed, web.judge("jobs in, HTTP batches of 100", "Enqueue", .4)...), nil
 }
 
-// pair is what two sides did in each round, in jobs a second.
+// pair holds the results of two sides in each round, in jobs a second.
 type pair struct{ ours, other []float64 }
 
 func (p pair) judge(name, other string, goal float64) []string {
@@ -80,7 +80,7 @@ func batchesOf(ctx context.Context, server *redistest.Server, rounds int, length
 	return pair{rates[0], rates[1]}, nil
 }
 
-// calls enqueues a hundred jobs, each of a flow of its own or none of any.
+// calls enqueues a hundred jobs in each call, each in a flow of its own or all without flows.
 func calls(c *client, b shaper.Bucket, flows bool) func(context.Context) error {
 	jobs := make([]shaper.Job, batchJobs)
 	for i := range jobs {

@@ -31,7 +31,7 @@ func (c *counter) note() {
 	}
 }
 
-// Deliver makes the counter a worker that does nothing else. What is reserved of budgets it uses half.
+// Deliver makes the counter a worker that does nothing else. It uses half of the reserved budgets.
 func (c *counter) Deliver(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 	c.note()
 	outcome := shaper.Done(200)
@@ -54,12 +54,12 @@ func (c *counter) wait(ctx context.Context) error {
 	}
 }
 
-// rate is how many there were a second.
+// rate returns the number of deliveries a second.
 func (c *counter) rate() float64 {
 	return float64(c.to-c.from) / time.Duration(c.ended.Load()-c.begun.Load()).Seconds()
 }
 
-// within is how many a second there are for a while, after a time to warm up.
+// within returns the number of deliveries a second over a length of time, after a warm-up.
 func (c *counter) within(ctx context.Context, warmUp, length time.Duration) (float64, error) {
 	if err := sleep(ctx, warmUp); err != nil {
 		return 0, err

@@ -28,7 +28,7 @@ var kinds = []admission.Limit{
 
 var aMillion = admission.Rate{Count: 1_000_000, Per: time.Second, Unit: admission.UnitRequests}
 
-// of says which algorithm a kind is, with its setting.
+// of names the algorithm of a kind, with its setting.
 func of(l admission.Limit) string {
 	if l.Precision > 1 {
 		return fmt.Sprintf("%s, %d", l.Algorithm, l.Precision)
@@ -40,10 +40,9 @@ func limiter(client redis.UniversalClient) (*admission.Limiter, error) {
 	return admission.NewLimiter(admission.LimiterConfig{Redis: client, Timeout: 5 * time.Second})
 }
 
-// crowd is how many ask, and whether each asks about a key of its own, so that
-// nothing can be decided together. A bar of 0 is none. On one thread no thread of Go has to be
-// woken, which on a virtual machine takes longer than Redis needs for a batch. On one processor, no processor has to be
-// woken either: a lone caller and Redis wait for each other in turn, and that decides otherwise.
+// crowd is the number of callers, and whether each checks a key of its own, so that nothing can be decided together. A bar of 0 is none. On one thread
+// no thread of Go has to be woken, which on a virtual machine takes longer than Redis needs for a batch. On one CPU, no CPU has to be woken either: a
+// lone caller and Redis wait for each other in turn, and that decides otherwise.
 type crowd struct {
 	callers      int
 	own          bool
@@ -60,8 +59,7 @@ var (
 	apart     = crowd{callers: 64, own: true}
 )
 
-// names returns the keys that the callers ask about, a caller one of them: one,
-// as the callers of a hot one do, or one for each.
+// names returns the keys that the callers check, a caller one of them: one for all, or one for each.
 func (c crowd) names() []string {
 	n := 1
 	if c.own {
@@ -74,7 +72,7 @@ func (c crowd) names() []string {
 	return names
 }
 
-// decision asks about a key once, and fails if it is refused.
+// decision checks a key once, and fails if it is refused.
 type decision func(ctx context.Context, key string) error
 
 func ourDecision(ours *admission.Limiter, limit admission.Limit) decision {
@@ -125,8 +123,7 @@ func decisions(ctx context.Context, server *redistest.Server, c crowd, rounds in
 			where = ", one processor"
 		}
 	}
-	// They take turns often: what differs by a few percent is lost in the drift of
-	// a machine otherwise.
+	// They take turns often: otherwise a difference of a few per cent is lost in the drift of a machine.
 	rounds, length = 8*rounds, length/8
 	var missed []string
 	for _, limit := range kinds {
@@ -172,7 +169,7 @@ func shareProcessor(ctx context.Context, client redis.UniversalClient) (undo fun
 	return nil, fmt.Errorf("INFO server does not tell the process of Redis: %q", info)
 }
 
-// verdict says which bar a ratio is held to.
+// verdict names the bar of a ratio.
 func verdict(bar float64) string {
 	if bar == 0 {
 		return "no bar"
@@ -237,8 +234,7 @@ func keys(ctx context.Context, server *redistest.Server) ([]string, error) {
 	return nil, nil
 }
 
-// cost returns the time that Redis spends on one decision while the limit has
-// n keys. Each decision takes one of them at random.
+// cost returns the time that Redis spends on one decision while the limit has n keys. Each decision uses one of them at random.
 func cost(ctx context.Context, client redis.UniversalClient, ours *admission.Limiter, limit admission.Limit, n int) (float64, error) {
 	if err := client.FlushDB(ctx).Err(); err != nil { // a server of our own
 		return 0, err

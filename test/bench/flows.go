@@ -28,7 +28,7 @@ type flowRun struct {
 	departures, floods int
 	most               int           // slots in any 100 ms
 	late               time.Duration // of 99 % of departures at most
-	calls, redis, own  float64       // commands a second; processor time a departure, microseconds
+	calls, redis, own  float64       // commands a second; CPU time a departure, microseconds
 }
 
 // flows measures departures from many flows that all have something to send: their evenness and
@@ -65,7 +65,7 @@ func flows(ctx context.Context) ([]string, error) {
 
 func flowBucket() shaper.Bucket { return withFlows(bucketOf("flows", flowRate)) }
 
-// fillFlows gives each flow jobs for all of the measurement, but no more than some, and one a flood.
+// fillFlows gives each flow enough jobs for the whole measurement, within a bound, and one flow a flood.
 func fillFlows(ctx context.Context, store redis.UniversalClient, b shaper.Bucket, n int) error {
 	c, err := newClient(store, b)
 	if err != nil {
@@ -81,7 +81,7 @@ func fillFlows(ctx context.Context, store redis.UniversalClient, b shaper.Bucket
 	})
 }
 
-// departureLog is what workers note.
+// departureLog is the record of the workers.
 type departureLog struct {
 	mu     sync.Mutex
 	at     []time.Time // slots: lateness is the machine's
@@ -102,14 +102,14 @@ func (l *departureLog) note(_ context.Context, a *shaper.Attempt) shaper.Outcome
 	return shaper.Done(200)
 }
 
-// begin forgets what was noted.
+// begin clears the record.
 func (l *departureLog) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at, l.late, l.floods = nil, nil, 0
 }
 
-// all returns what was noted: the slots, how late each was, and how many are of the flow that floods.
+// all returns the record: the slots, how late each was, and how many are of the flow that floods.
 func (l *departureLog) all() (at []time.Time, late []time.Duration, floods int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +193,7 @@ func mostWithin(times []time.Time, window time.Duration) (most int) {
 	return most
 }
 
-// spent is what Redis has had of commands from clients, and of processor time in seconds.
+// spent returns the client commands that Redis has run, and its CPU time in seconds.
 func spent(ctx context.Context, client redis.UniversalClient) (calls, cpu float64, err error) {
 	info, err := client.Info(ctx, "commandstats", "cpu").Result()
 	if err != nil {
@@ -215,7 +215,7 @@ func spent(ctx context.Context, client redis.UniversalClient) (calls, cpu float6
 	return calls, cpu, nil
 }
 
-// processorTime is what this process has used.
+// processorTime returns the CPU time of this process.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

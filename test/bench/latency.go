@@ -17,8 +17,7 @@ import (
 
 const latencyTries = 40
 
-// latency measures the time from enqueue to arrival while nothing else is to
-// be done.
+// latency measures the time from enqueue to arrival on an idle system.
 func latency(ctx context.Context, server *redistest.Server) ([]string, error) {
 	client, err := connect(server)
 	if err != nil {
@@ -104,8 +103,7 @@ func asynqLatency(ctx context.Context, server *redistest.Server, poll time.Durat
 	})
 }
 
-// pings enqueues one job at a time, at odd moments, and notes when it arrives.
-// The first ones warm up and do not count.
+// pings enqueues one job at a time, at irregular moments, and records when it arrives. The first ones warm up and do not count.
 func pings(ctx context.Context, arrived <-chan time.Time, enqueue func() error) ([]time.Duration, error) {
 	const warmUp = 3
 	took := make([]time.Duration, 0, latencyTries)
@@ -132,7 +130,7 @@ func pings(ctx context.Context, arrived <-chan time.Time, enqueue func() error) 
 	return took, nil
 }
 
-// quiet is a logger for asynq that says nothing.
+// quiet is a silent logger for asynq.
 type quiet struct{ *log.Logger }
 
 func (quiet) Debug(...any) {}

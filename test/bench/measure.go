@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// hammer has each caller make calls, one after the other, and returns how many
-// there were a second.
+// hammer lets each caller make calls, one after the other, and returns the number of calls a second.
 func hammer(ctx context.Context, callers int, length time.Duration, of func(caller int) func(context.Context) error) (float64, error) {
 	var done atomic.Int64
 	var failed atomic.Pointer[error]

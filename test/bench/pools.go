@@ -43,8 +43,7 @@ func pools(ctx context.Context, server *redistest.Server) ([]string, error) {
 	return missed, nil
 }
 
-// poolRate is how many departures a second a number of busy buckets have, each with a rate,
-// in a pool with a rate for all of them; 0 is without a pool.
+// poolRate returns the departures a second of a number of busy buckets, each with a rate, in a pool with a rate for all of them; 0 is without a pool.
 func poolRate(ctx context.Context, server *redistest.Server, buckets, each, all int64) (float64, error) {
 	store, err := connect(server)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onOneProcessor has this process and that of Redis share one processor until undo. A call then takes the work of both,
-// and no time in which an idle processor wakes: that differs from run to run by more than the work of two limiters.
+// onOneProcessor makes this process and Redis share one CPU until undo. The time of a call is then the work of both, without the time in which an idle
+// CPU wakes. That time differs from run to run by more than the work of two limiters.
 func onOneProcessor(redisPID int) (undo func(), err error) {
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -29,7 +29,7 @@ func onOneProcessor(redisPID int) (undo func(), err error) {
 	return undo, nil
 }
 
-// runOn has all threads of the processes run on the processors of a set. Threads that they make run there too.
+// runOn restricts all threads of the processes to the CPUs of a set, also threads that they start later.
 func runOn(set *unix.CPUSet, pids ...int) error {
 	for _, pid := range pids {
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))

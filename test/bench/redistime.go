@@ -45,10 +45,10 @@ const (
 	onePlain = "plain, one departure a claim"
 )
 
-// tokens are what each job of a bucket with budgets reserves. It uses half of them.
+// tokens is the reservation of each job of a bucket with budgets. It uses half of it.
 var tokens = shaper.Units{shaper.UnitInput: 60, shaper.UnitOutput: 40}
 
-// job is the i-th job for the bucket: its flows take turns.
+// job returns the i-th job for the bucket: its flows take turns.
 func (s shape) job(i int) shaper.Job {
 	j := shaper.Job{Bucket: s.bucket.Name, Payload: payload, Units: s.units}
 	if s.flows > 0 {
@@ -113,7 +113,7 @@ func redisTime(ctx context.Context, server *redistest.Server, rounds int) ([]str
 	return missed, nil
 }
 
-// line is what is measured of a shape: the time of scripts for a departure, and that of a basket at the same time.
+// line is the measurement of a shape: the time of scripts for a departure, and the time of a basket at the same time.
 type line struct {
 	shape
 	store            redis.UniversalClient
@@ -162,9 +162,8 @@ func (l *line) measure(ctx context.Context, queue *baskets, counts bool) error {
 	return l.put(ctx, int(departed.n.Load()))
 }
 
-// redisTimeOf is the time in microseconds that Redis spends on commands of a kind while do runs. Redis measures
-// them by the clock, so that it counts time in which another process had its core. It never spends
-// more on commands than the processor time of its thread, which is the second bound.
+// redisTimeOf returns the time in microseconds that Redis spends on commands of a kind while do runs. Redis measures commands by the clock, which
+// includes time in which another process had its core. The CPU time of its thread is a second, upper bound.
 func redisTimeOf(ctx context.Context, store redis.UniversalClient, counts func(command string) bool, do func() error) (float64, error) {
 	commands, processor, err := spentOn(ctx, store, counts)
 	if err != nil {
@@ -177,7 +176,7 @@ func redisTimeOf(ctx context.Context, store redis.UniversalClient, counts func(c
 	return min(commandsAfter-commands, processorAfter-processor), err
 }
 
-// spentOn is what Redis has spent on commands of a kind, and its thread in all, in microseconds.
+// spentOn returns the time that Redis has spent on commands of a kind, and the CPU time of its thread, in microseconds.
 func spentOn(ctx context.Context, store redis.UniversalClient, counts func(command string) bool) (commands, processor float64, err error) {
 	info, err := store.Info(ctx, "commandstats", "cpu").Result()
 	if err != nil {
@@ -203,8 +202,8 @@ func isScript(command string) bool {
 	return strings.HasPrefix(command, "eval") || strings.HasPrefix(command, "fcall")
 }
 
-// The basket holds the commands that any queue needs for a job that comes, leaves and is done. It is the
-// measure of the engine's cost and must never change with the engine.
+// The basket holds the commands that any queue needs to enqueue, take and finish a job. It is the measure of the engine's cost and must never change
+// with the engine.
 const (
 	basketBody = "basket:{b}:body"
 	basketMeta = "basket:{b}:meta"
@@ -221,8 +220,8 @@ func isTransaction(command string) bool { return command == "exec" }
 
 func basketID(i int) string { return fmt.Sprintf("0198c0de-0000-7000-8000-%012d", i) }
 
-// baskets is a plain queue of basketStock jobs: a basket enqueues one job and takes the oldest. So each is found in memory that
-// was not read for a while, as those of the engine are.
+// baskets is a plain queue of basketStock jobs: a basket enqueues one job and takes the oldest. So each job is found in memory that was not read for a
+// while, as in the engine.
 type baskets struct {
 	store redis.UniversalClient
 	came  int
@@ -244,7 +243,7 @@ func stock(ctx context.Context, store redis.UniversalClient) (*baskets, error) {
 	return b, err
 }
 
-// time is the time in microseconds that Redis spends on a basket, in a round of some thousands.
+// time returns the time in microseconds that Redis spends on a basket, in a round of some thousands.
 func (b *baskets) time(ctx context.Context) (float64, error) {
 	micros, err := redisTimeOf(ctx, b.store, isTransaction, func() error {
 		for range basketJobs / basketBatch {

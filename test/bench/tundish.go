@@ -44,7 +44,7 @@ func newRun(store redis.UniversalClient, concurrency int, worker shaper.Worker, 
 	return d.Run, nil
 }
 
-// bucketOf returns a bucket that takes any number of jobs.
+// bucketOf returns a bucket that accepts any number of jobs.
 func bucketOf(name string, rate int64) shaper.Bucket {
 	b := shaper.DefaultBucket()
 	b.Name, b.Capacity, b.MaxInFlight, b.Shed = name, shaper.MaxCapacity, 100_000, shaper.NoShedding
@@ -97,7 +97,7 @@ func fill(ctx context.Context, c *client, n int, job func(i int) shaper.Job) err
 	return nil
 }
 
-// enqueueAll wants every job of a call to get in.
+// enqueueAll requires that every job of a call is admitted.
 func enqueueAll(ctx context.Context, c *client, jobs []shaper.Job) error {
 	receipts, err := c.Enqueue(ctx, jobs...)
 	if err != nil {

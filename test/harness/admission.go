@@ -45,10 +45,10 @@ func LimitTable(name, algorithm, limit string, more ...string) string {
 	return fmt.Sprintf("[[limits]]\nname = %q\nalgorithm = %q\nlimit = %q\n%s\n", name, algorithm, limit, strings.Join(more, "\n"))
 }
 
-// Asker asks the check endpoint over connections that it keeps.
+// Asker calls the check endpoint over connections that it keeps.
 type Asker struct{ client *http.Client }
 
-// NewAsker returns one with so many connections.
+// NewAsker returns an Asker with this many connections.
 func NewAsker(t *testing.T, connections int) *Asker {
 	transport := &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
 		DialContext: (&net.Dialer{}).DialContext}
@@ -56,7 +56,7 @@ func NewAsker(t *testing.T, connections int) *Asker {
 	return &Asker{&http.Client{Transport: transport}}
 }
 
-// Ask returns the status, 0 where there was no answer, and the headers.
+// Ask returns the status, 0 without a response, and the headers.
 func (a *Asker) Ask(ctx context.Context, url string) (int, http.Header) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -71,13 +71,13 @@ func (a *Asker) Ask(ctx context.Context, url string) (int, http.Header) {
 	return response.StatusCode, response.Header
 }
 
-// Enqueue sends a job and returns the status, 0 where there was no answer.
+// Enqueue sends a job and returns the status, 0 without a response.
 func (a *Asker) Enqueue(ctx context.Context, url string) int {
 	status, _ := a.Post(ctx, url, `{"payload":{}}`)
 	return status
 }
 
-// Post sends a job and returns what was answered, 0 where there was no answer.
+// Post sends a job and returns the response; status is 0 without one.
 func (a *Asker) Post(ctx context.Context, url, body string) (status int, answer string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -116,7 +116,7 @@ type SentItem struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// PostFor sends a body and returns the status, 0 where there was no answer, and the headers.
+// PostFor sends a body and returns the status, 0 without a response, and the headers.
 func (a *Asker) PostFor(ctx context.Context, url, body string) (int, http.Header) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// ArrivalLog notes when jobs arrive, by the prefix of their ids and by these.
+// ArrivalLog records when jobs arrive, by the prefix of their ids and by their ids.
 type ArrivalLog struct {
 	mu    sync.Mutex
 	times map[string][]time.Time
 	ids   map[string][]time.Time
 }
 
-// Respond notes an arrival; a Plan may have it as Respond.
+// Respond records an arrival; it can be the Respond of a Plan.
 func (a *ArrivalLog) Respond(_ http.ResponseWriter, _ *http.Request, id string, _ int) {
 	prefix, _, _ := strings.Cut(id, "-")
 	a.mu.Lock()
@@ -46,7 +46,7 @@ func (a *ArrivalLog) ByID() map[string][]time.Time {
 	return ids
 }
 
-// Latest is when the last one of a prefix arrived, zero if none did.
+// Latest returns when the last job of a prefix arrived, zero if none did.
 func (a *ArrivalLog) Latest(prefix string) time.Time {
 	times := a.Of(prefix)
 	if len(times) == 0 {
@@ -55,7 +55,7 @@ func (a *ArrivalLog) Latest(prefix string) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// MostOf is how many instants lie in the worst window.
+// MostOf returns the number of instants in the worst window.
 func MostOf(times []time.Time, window time.Duration) (most int) {
 	first := 0
 	for i, at := range times {
@@ -86,7 +86,7 @@ func (a *ArrivalLog) All() []time.Time {
 	return all
 }
 
-// Crowded says which flow has a window with more in it than its rate explains.
+// Crowded names a flow that has a window with more arrivals than its rate explains.
 func (a *ArrivalLog) Crowded(stall *StallWatch, flows []string, rate int, spread time.Duration, windows ...time.Duration) string {
 	for _, flow := range flows {
 		times := a.Sorted(flow)
@@ -97,7 +97,7 @@ func (a *ArrivalLog) Crowded(stall *StallWatch, flows []string, rate int, spread
 	return ""
 }
 
-// MostOfEach is the most that one of the flows has in a window.
+// MostOfEach returns the highest number of arrivals of a single flow in a window.
 func (a *ArrivalLog) MostOfEach(flows []string, window time.Duration) (most int) {
 	for _, flow := range flows {
 		most = max(most, MostOf(a.Sorted(flow), window))
@@ -105,7 +105,7 @@ func (a *ArrivalLog) MostOfEach(flows []string, window time.Duration) (most int)
 	return most
 }
 
-// ByFlow are the arrivals of each flow that has some, the first one first.
+// ByFlow returns the arrivals of each flow that has some, the first one first.
 func (a *ArrivalLog) ByFlow() map[string][]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,7 +116,7 @@ func (a *ArrivalLog) ByFlow() map[string][]time.Time {
 	return flows
 }
 
-// ByGroup are those of each group.
+// ByGroup returns the arrivals of each group.
 func (a *ArrivalLog) ByGroup() map[string][]time.Time {
 	groups := map[string][]time.Time{}
 	for flow, times := range a.ByFlow() {
@@ -129,14 +129,13 @@ func (a *ArrivalLog) ByGroup() map[string][]time.Time {
 	return groups
 }
 
-// Ahead is by how much the worst window of any length has more in it than a rate explains: as many as
-// there are in it beyond the first could have come so much earlier. What departs evenly and arrives
-// at most so much late is never ahead by more than that.
+// Ahead returns by how much time the worst window of any length is ahead of a rate. A window with n arrivals beyond the first is ahead by the time of n
+// at that rate, less its length. Departures that are even and arrive at most d late are never ahead by more than d.
 func Ahead(times []time.Time, perSecond float64) (worst time.Duration) {
 	if len(times) == 0 {
 		return 0
 	}
-	var least time.Duration // of what a departure is ahead of those that the rate allows since the first
+	var least time.Duration // the least lead of an earlier departure over the rate since the first
 	for i, at := range times {
 		due := time.Duration(float64(i) / perSecond * float64(time.Second))
 		now := due - at.Sub(times[0])
@@ -146,8 +145,7 @@ func Ahead(times []time.Time, perSecond float64) (worst time.Duration) {
 	return worst
 }
 
-// Early says that the arrivals of all are ahead of the rate of the pool in some window, "" if
-// they are in none.
+// Early returns a fault if the arrivals of all are ahead of the rate of the pool in some window, otherwise "".
 func (a *ArrivalLog) Early(stall *StallWatch, rate int, spread time.Duration) string {
 	if worst, most := Ahead(a.All(), float64(rate)), spread+stall.SoFar(); worst > most {
 		return fmt.Sprintf("some window has more in it than the rate explains: ahead by %s, want at most %s", worst, most)

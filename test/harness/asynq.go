@@ -34,11 +34,11 @@ type AsynqUnder struct {
 	Plan        AsynqPlan
 	MaxInFlight int64
 	most        int64        // leases at a time, as sampled
-	Doomed      atomic.Value // path at the receiver of the server that is to die: no request there is answered
-	Caught      atomic.Int64 // how many came there
+	Doomed      atomic.Value // path at the receiver of the server that is to die: requests there get no response
+	Caught      atomic.Int64 // the number of requests there
 }
 
-// StartAsynqUnder starts two asynq servers, in processes of their own, behind a bucket with such a lease. A handler takes hold.
+// StartAsynqUnder starts two asynq servers, in processes of their own, behind a bucket with the given lease. A handler takes hold.
 func StartAsynqUnder(t *testing.T, lease time.Duration, hold time.Duration) *AsynqUnder {
 	t.Helper()
 	const perSecond, maxInFlight = 200, 100
@@ -76,7 +76,7 @@ func (u *AsynqUnder) StartServer(path string) *Process {
 	return StartAsynq(u.T, p)
 }
 
-// AwaitMore waits until n more tasks have started, and looks at how many leases there are.
+// AwaitMore waits until n more tasks have started, and checks the number of leases.
 func (u *AsynqUnder) AwaitMore(n int) {
 	u.T.Helper()
 	before := u.History.Check().Delivered
@@ -86,7 +86,7 @@ func (u *AsynqUnder) AwaitMore(n int) {
 	})
 }
 
-// Sample notes the most tasks that asynq has had at once.
+// Sample records the most tasks that asynq has had at once.
 func (u *AsynqUnder) Sample() {
 	u.T.Helper()
 	leases, err := u.Inspector.ZCard(u.T.Context(), u.Key("leases")).Result()
@@ -98,7 +98,7 @@ func (u *AsynqUnder) Sample() {
 	}
 }
 
-// End waits for all jobs, and wants that none is lost, dead or left over.
+// End waits for all jobs, and requires that none is lost, dead or left over.
 func (u *AsynqUnder) End() (duplicates int) {
 	u.T.Helper()
 	u.AwaitDelivered(2 * time.Minute)
@@ -119,7 +119,7 @@ const asynqServer = "TUNDISH_TEST_ASYNQ_SERVER"
 
 func init() { Mains[asynqServer] = asynqMain }
 
-// AsynqPlan says what an asynq server does.
+// AsynqPlan describes an asynq server.
 type AsynqPlan struct {
 	Tasks    string // URL of the Redis of asynq
 	Tundish  string // URL of the Redis of Tundish; "": the server has no middleware, and the limiter of asynq's wiki
@@ -142,7 +142,7 @@ func asynqMain(value string) error {
 		return err
 	}
 	config := hibiken.Config{Concurrency: p.Workers, TaskCheckInterval: 50 * time.Millisecond, ShutdownTimeout: 10 * time.Second, LogLevel: hibiken.ErrorLevel}
-	// A task whose server died is tried again after 15 to 45 s by default, and that only begins when its lease has run out.
+	// A task whose server died is retried after 15 to 45 s by default, which only begins when its lease has run out.
 	config.RetryDelayFunc = func(int, error, *hibiken.Task) time.Duration { return time.Second }
 	mux := hibiken.NewServeMux()
 	handler := hibiken.HandlerFunc(func(ctx context.Context, task *hibiken.Task) error { return callReceiver(ctx, p.Receiver, task) })
@@ -224,7 +224,7 @@ func wikiLimiter(config *hibiken.Config, perSecond float64, next hibiken.Handler
 	}
 }
 
-// StartAsynq starts an asynq server and waits until it takes tasks.
+// StartAsynq starts an asynq server and waits until it accepts tasks.
 func StartAsynq(t *testing.T, p AsynqPlan) *Process {
 	t.Helper()
 	value, err := json.Marshal(p)

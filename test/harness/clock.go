@@ -64,7 +64,7 @@ func StartMovable(t *testing.T) (*redistest.Server, *Movable) {
 	return server, clock
 }
 
-// Set sets the clock of the program to that of the machine and offset.
+// Set sets the clock of the program to the machine's clock plus offset.
 func (m *Movable) Set(offset time.Duration) {
 	m.t.Helper()
 	var b [8]byte

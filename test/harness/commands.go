@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Rewritten is the configuration of the producer with some text replaced, as a file.
+// Rewritten returns a file with the configuration of the producer, with some text replaced.
 func (s *System) Rewritten(name string, oldnew ...string) (path string) {
 	s.T.Helper()
 	text, err := os.ReadFile(s.Config)
@@ -28,7 +28,7 @@ func (s *System) Rewritten(name string, oldnew ...string) (path string) {
 	return path
 }
 
-// Operate runs `dispatcher bucket …` and returns what it prints.
+// Operate runs `dispatcher bucket …` and returns its output.
 func (s *System) Operate(args ...string) string {
 	s.T.Helper()
 	args = append([]string{"bucket"}, append(args, "--config", s.Config)...)
@@ -39,7 +39,7 @@ func (s *System) Operate(args ...string) string {
 	return string(out)
 }
 
-// Command runs a program to its end and returns what it prints to stdout.
+// Command runs a program to its end and returns its stdout.
 func Command(t *testing.T, wantCode int, program string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), filepath.Join(Programs, program), args...).Output()

@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
-// Streamed sums up what a stream tells of the bucket.
+// Streamed sums up the events of a stream for the bucket.
 type Streamed struct {
 	mu        sync.Mutex
 	seconds   int
@@ -21,7 +21,7 @@ type Streamed struct {
 	lost      []string
 }
 
-// Get returns the sums of the stream so far: counts, binned departures, processes and seconds that it told of, and what was wrong with it.
+// Get returns the sums of the stream so far: counts, binned departures, the processes and seconds that it reported, and its faults.
 func (h *Streamed) Get() (sum fleet.Counts, binned int64, processes, seconds int, lost string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -34,7 +34,7 @@ func Hear(t *testing.T, ops string) *Streamed {
 	return HearAt(t, ops+"/v1/stream?bucket="+BucketName)
 }
 
-// HearAt does so at an address: that of the API, or that of the console.
+// HearAt reads the stream of an address, of the API or of the console, until it ends.
 func HearAt(t *testing.T, address string) *Streamed {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)

@@ -13,8 +13,7 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// Ledger is a hook that notes every slot that a claim hands out, as the store
-// says it, and counts what the store is asked.
+// Ledger is a hook that records every slot that a claim hands out, as Redis returns it, and counts the calls of Redis.
 type Ledger struct {
 	Mu     sync.Mutex
 	slots  []int64
@@ -22,7 +21,7 @@ type Ledger struct {
 	Faults []error
 }
 
-// DialHook is the first of the three by which a client of Redis has the ledger as its hook. It changes nothing.
+// DialHook is one of the three methods of a hook of the Redis client. It changes nothing.
 func (l *Ledger) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook is for commands on their own.
@@ -64,7 +63,7 @@ func (l *Ledger) note(cmd redis.Cmder, err error) {
 	}
 }
 
-// SlotsOf reads a claim's answer for a bucket without flows: see claim.lua.
+// SlotsOf reads the slots in a claim's reply for a bucket without flows: see claim.lua.
 func SlotsOf(reply any) (slots []int64) {
 	r := lua.NewReader(reply)
 	if r.Int() != 0 {
@@ -80,7 +79,7 @@ func SlotsOf(reply any) (slots []int64) {
 	return slots
 }
 
-// Calls is how often the store was asked in all.
+// Calls returns the number of all calls of Redis.
 func (l *Ledger) Calls() (sum int) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
@@ -100,9 +99,8 @@ func (l *Ledger) Sorted() Slots {
 // Slots are instants of the store's clock in microseconds, the first one first.
 type Slots []int64
 
-// Early is by how much the slots of any window, wherever it begins and however
-// long it is, are ahead of the rate at most: n of them need (n-1)/rate. Slots are
-// whole microseconds, so that even ones seem to be ahead by less than one.
+// Early returns by how much the slots of any window, of any begin and length, are ahead of the rate at most: n of them need (n-1)/rate. Slots are whole
+// microseconds, so even slots seem to be ahead by less than one.
 func (s Slots) Early(rate int) time.Duration {
 	worst, latest := int64(0), int64(0) // in microseconds times the rate
 	for i, at := range s {
@@ -115,8 +113,7 @@ func (s Slots) Early(rate int) time.Duration {
 	return time.Duration(worst) * time.Microsecond / time.Duration(rate)
 }
 
-// Fewest is how many slots lie in the emptiest window of that length between the
-// first slot and the last.
+// Fewest returns the number of slots in the emptiest window of that length between the first slot and the last.
 func (s Slots) Fewest(window time.Duration) int {
 	fewest, first := len(s), 0
 	for i := range s {
@@ -128,7 +125,7 @@ func (s Slots) Fewest(window time.Duration) int {
 	return fewest
 }
 
-// Most is how many lie in the fullest one.
+// Most returns the number of slots in the fullest window.
 func (s Slots) Most(window time.Duration) (most int) {
 	first := 0
 	for i := range s {
@@ -140,7 +137,7 @@ func (s Slots) Most(window time.Duration) (most int) {
 	return most
 }
 
-// Rate is the mean of slots a second, from the first to the last.
+// Rate returns the mean of slots a second, from the first to the last.
 func (s Slots) Rate() float64 {
 	if len(s) < 2 {
 		return 0
@@ -148,7 +145,7 @@ func (s Slots) Rate() float64 {
 	return float64(len(s)-1) / (time.Duration(s[len(s)-1]-s[0]) * time.Microsecond).Seconds()
 }
 
-// Within are those from one instant to before another.
+// Within returns the slots from one instant to before another.
 func (s Slots) Within(from, to time.Time) Slots {
 	first, _ := slices.BinarySearch(s, from.UnixMicro())
 	end, _ := slices.BinarySearch(s, to.UnixMicro())

@@ -10,8 +10,7 @@ import (
 // Programs is the folder with the built programs.
 var Programs string
 
-// Mains are programs that this one is instead, where a test starts it again with such a
-// variable in its environment.
+// Mains are the main functions of other programs: a test starts this program again with a variable in its environment to run one of them.
 var Mains = map[string]func(value string) error{}
 
 // Main builds the programs and runs the tests of a package: its TestMain.

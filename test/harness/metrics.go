@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Metric returns the sum of the series of a dispatcher that have a name and all of some labels; 0 if there are none, or no answer.
+// Metric returns the sum of a dispatcher's series with a name and all of some labels; 0 if there are none, or no response.
 func (s *System) Metric(dispatcher int, name string, labels ...string) (sum float64) {
 	request, err := http.NewRequestWithContext(s.T.Context(), http.MethodGet, s.OpsOf[dispatcher]+"/metrics", nil)
 	if err != nil {

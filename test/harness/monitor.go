@@ -30,9 +30,8 @@ type LeaseChange struct {
 	Begins     bool
 }
 
-// SlotMonitor notes the slots that Redis hands out to whoever asks for them, also to other
-// processes, and also where the answer gets lost: a claim writes down what it answers.
-// It notes leases too. It reads what Redis does, in the order in which it does so.
+// SlotMonitor records the slots that Redis hands out to any process, also when the reply gets lost: a claim stores its reply. It also records leases. It
+// reads the commands of Redis, in the order in which Redis runs them.
 type SlotMonitor struct {
 	mu     sync.Mutex
 	grants []Grant
@@ -52,7 +51,7 @@ func Monitor(t *testing.T, server *redistest.Server) *SlotMonitor {
 	return m
 }
 
-// CommandsOf has read take in each command that a server gets, in its order, until the test ends.
+// CommandsOf calls read with each command that a server gets, in its order, until the test ends.
 func CommandsOf(t *testing.T, server *redistest.Server, read func(line string)) {
 	t.Helper()
 	conn, err := net.Dial("unix", server.Socket())
@@ -79,7 +78,7 @@ func CommandsOf(t *testing.T, server *redistest.Server, read func(line string)) 
 	})
 }
 
-// Read notes what a line of MONITOR says.
+// Read records the commands in a line of MONITOR.
 func (m *SlotMonitor) Read(line string) {
 	if !strings.Contains(line, `:claims" `) && !strings.Contains(line, `:leases" `) {
 		return
@@ -130,7 +129,7 @@ func (m *SlotMonitor) Read(line string) {
 	}
 }
 
-// All are the slots until now and the changes of leases, in the order in which Redis made them.
+// All returns the slots so far and the changes of leases, in the order in which Redis made them.
 func (m *SlotMonitor) All() ([]Grant, []LeaseChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

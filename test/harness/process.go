@@ -29,7 +29,7 @@ func Run(t *testing.T, url, name string, args ...string) *Process {
 	return RunCommand(t, url, exec.Command(filepath.Join(Programs, name), args...))
 }
 
-// RunCommand starts a program as a command says, such as one that puts it into a namespace of its own, and waits until it is ready.
+// RunCommand starts a program by a command, such as one that puts it into a namespace of its own, and waits until it is ready.
 func RunCommand(t *testing.T, url string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	name := strings.Join(cmd.Args, " ")
@@ -101,11 +101,10 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// Patience is how much longer than on a machine that has nothing else to do
-// something may take until a test gives up. It is no bound of what is promised.
+// Patience is the factor by which a test waits longer than on an idle machine before it gives up. It is no bound of what is promised.
 const Patience = 3
 
-// BesideOthers lets a test run beside others, but in a soak, where its times are figures, alone.
+// BesideOthers lets a test run in parallel with others. A soak, whose times are figures, runs alone.
 func BesideOthers(t *testing.T) {
 	t.Helper()
 	if !redistest.Soak {

@@ -1,4 +1,4 @@
 package harness
 
-// SoakSeed is the variable of the environment with the seed of random operations: the same seed gives the same operations.
+// SoakSeed is the environment variable with the seed of random operations: the same seed gives the same operations.
 const SoakSeed = "SOAK_SEED"

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Dipped says that some window has less than 98 % of what is due in it, "" if none
-// has. It may be short by as long as the machine stood still.
+// Dipped returns a fault if some window has less than 98 % of its due departures, otherwise "". A window may be short by as long as the machine stood
+// still.
 func (w *StallWatch) Dipped(what string, s Slots, rate int, window time.Duration) string {
 	if got, want := s.Fewest(window), .98*float64(rate)*(window-w.Cost()).Seconds(); float64(got) < want {
 		return fmt.Sprintf("%d %s in some %s, want at least %.0f", got, what, window, want)
@@ -24,22 +24,18 @@ func (w *StallWatch) Dipped(what string, s Slots, rate int, window time.Duration
 // that a horizon that is handed out twice does not fit in.
 const Spread = 50 * time.Millisecond
 
-// Steady is how far apart they may lie where nothing happens but deliveries.
+// Steady is how far apart the lateness of two departures may lie when nothing happens but deliveries.
 const Steady = 10 * time.Millisecond
 
-// MostIn is what a receiver may see in any window at most: P2 of the promises,
-// rate · (window + spread) + burst, for a burst of 1.
+// MostIn returns the most that a receiver may see in any window: P2 of the promises, rate · (window + spread) + burst, for a burst of 1.
 func MostIn(window time.Duration, rate int, spread time.Duration) int {
 	return int(float64(rate)*(window+spread).Seconds()) + 1
 }
 
-// Quietly runs a measurement, and runs it again, up to three times, when a time
-// that it measured was out of bounds: these tests share processors with
-// strangers. What no machine can be blamed for, such as a lost job, the
-// measurement itself fails on, at once.
+// Quietly runs a measurement, and runs it again, up to three times, when a time that it measured was out of bounds: these tests share CPUs with other
+// programs. What no machine can be blamed for, such as a lost job, the measurement itself fails on, at once.
 //
-// What the machine itself was late by meanwhile, the stall, is allowed to what
-// is measured at the receiver. Slots, which are given by Redis and know no
+// What the machine itself was late by meanwhile, the stall, is allowed to what is measured at the receiver. Slots, which are given by Redis and know no
 // lateness, are held to their bounds without it by the tests of lua and shaper.
 func Quietly(t *testing.T, measure func(t *testing.T, stall *StallWatch) (fault string)) {
 	t.Helper()
@@ -60,8 +56,8 @@ func Quietly(t *testing.T, measure func(t *testing.T, stall *StallWatch) (fault 
 	}
 }
 
-// StallWatch notes how late threads that sleep for a few milliseconds wake up:
-// as many as there are processors, as one alone finds the one that is free.
+// StallWatch measures how late threads that sleep for a few milliseconds wake up: as many threads as there are CPUs, because a single one finds the free
+// CPU.
 type StallWatch struct {
 	end          chan struct{}
 	wg           sync.WaitGroup
@@ -72,7 +68,7 @@ type StallWatch struct {
 // time as it lasts. A delivery may wake 12 ms late, and some of that the dispatchers need themselves.
 const grave = 8 * time.Millisecond
 
-// WatchStalls begins to look for stalls of the machine.
+// WatchStalls begins to watch for stalls of the machine.
 func WatchStalls() *StallWatch {
 	w := &StallWatch{end: make(chan struct{})}
 	for range runtime.GOMAXPROCS(0) {
@@ -114,7 +110,7 @@ func raise(value *atomic.Int64, d time.Duration) {
 // SoFar is the worst stall until now.
 func (w *StallWatch) SoFar() time.Duration { return time.Duration(w.worst.Load()) }
 
-// Cost is how much later the machine may have made the last one of a stream.
+// Cost returns how much later the machine may have made the last departure of a stream.
 func (w *StallWatch) Cost() time.Duration { return max(w.SoFar(), time.Duration(w.total.Load())) }
 
 // Stop ends the watch and returns the longest stall.
@@ -124,8 +120,7 @@ func (w *StallWatch) Stop() time.Duration {
 	return w.SoFar()
 }
 
-// Crowded says which of the windows has more departures in it than the rate, the
-// spread and the stall explain, "" if none has.
+// Crowded returns a fault if some window has more departures than the rate, the spread and the stall explain, otherwise "".
 func (w *StallWatch) Crowded(most func(time.Duration) int, rate int, spread time.Duration, windows ...time.Duration) string {
 	for _, window := range windows {
 		if got, want := most(window), MostIn(window, rate, spread+w.SoFar()); got > want {
@@ -135,8 +130,8 @@ func (w *StallWatch) Crowded(most func(time.Duration) int, rate int, spread time
 	return ""
 }
 
-// Slow says that a rate is below a share of what is due, "" if it is not. The
-// last departure may be as late as the machine was, or as all grave stalls took.
+// Slow returns a fault if a rate is below a share of the due rate, otherwise "". The last departure may be as late as the machine was, or as all grave
+// stalls took.
 func (w *StallWatch) Slow(seen float64, rate, jobs int, share float64) string {
 	due := float64(jobs) / float64(rate)
 	if want := share * float64(jobs) / (due + max(w.SoFar(), time.Duration(w.total.Load())).Seconds()); seen < want {

@@ -22,7 +22,7 @@ import (
 	"github.com/tundish-io/tundish/internal/redistest"
 )
 
-// Plan is what a test asks of the system.
+// Plan describes the system that a test needs.
 type Plan struct {
 	Rate        int           // departures a second
 	Dispatchers int           // processes
@@ -34,9 +34,9 @@ type Plan struct {
 	API         string        // the worker is http: more keys of its table
 	More        string        // at the end of the configuration
 	Asynq       string        // the worker is asynq: the keys of its table
-	Hold        time.Duration // how long the receiver takes to answer
-	Timeout     time.Duration // of a delivery; 0 means nine tenths of the lease, and at most 10 s
-	RedisURL    string        // what the programs use, if not the server itself
+	Hold        time.Duration // how long the receiver takes to respond
+	Timeout     time.Duration // of a delivery; 0 means 90 % of the lease, and at most 10 s
+	RedisURL    string        // the Redis of the programs, if it is not the server itself
 	Redis       string        // more keys of the table redis
 	Retry       string        // more keys of the bucket's table retry
 
@@ -45,7 +45,7 @@ type Plan struct {
 	Revision int  // of the configuration
 	Patient  bool // the producer waits 10 s for Redis, so that a busy machine is no failure of the store
 
-	// respond answers instead of a 200 after hold.
+	// respond, if set, replaces the 200 after hold.
 	Respond func(w http.ResponseWriter, r *http.Request, id string, attempt int)
 }
 
@@ -68,7 +68,7 @@ type System struct {
 // BucketName is the bucket of a Plan.
 const BucketName = "webhooks"
 
-// Start starts what a plan asks for, and waits until the programs are ready. They end with the test.
+// Start starts the system of a plan, and waits until the programs are ready. They end with the test.
 func Start(t *testing.T, server *redistest.Server, p Plan) *System {
 	t.Helper()
 	s := &System{T: t, Redis: server, Inspector: server.Client(), History: &checker.History{}}
@@ -105,7 +105,7 @@ func Start(t *testing.T, server *redistest.Server, p Plan) *System {
 	return s
 }
 
-// complete gives what a plan leaves open its default.
+// complete sets the defaults of a plan.
 func (p *Plan) complete(server *redistest.Server) {
 	if p.Respond == nil {
 		hold := p.Hold
@@ -167,8 +167,7 @@ max_backoff = "1s"
 		p.MaxInFlight, bucket, p.Retry, worker, p.More)
 }
 
-// Post enqueues jobs id by id through the producer, in batches, and logs what
-// was answered.
+// Post enqueues jobs id by id through the producer, in batches, and logs the results.
 func (s *System) Post(prefix string, count int) {
 	s.T.Helper()
 	s.PostAs(prefix, count, "")
@@ -184,8 +183,8 @@ func (s *System) PostAs(prefix string, count int, fields string) {
 	s.PostLines(lines)
 }
 
-// PostBatch enqueues jobs, each JSON, in one request. As a client would, it sends them again as the same jobs where the answer is 503 or
-// missing: on a busy machine Redis may stand still for longer than the producer waits.
+// PostBatch enqueues jobs, each JSON, in one request. As a client would, it repeats the same jobs after a 503 or without a response: on a busy machine
+// Redis may stand still for longer than the producer waits.
 func (s *System) PostBatch(bucket string, lines []string) (status int, answer []byte) {
 	s.T.Helper()
 	body := strings.Join(lines, "\n") + "\n"
@@ -223,7 +222,7 @@ func (s *System) PostLines(lines []string) {
 	}
 }
 
-// Send enqueues one job and returns the status, 0 if there was no answer.
+// Send enqueues one job and returns the status, 0 without a response.
 func (s *System) Send(id string) int {
 	status, _ := s.Request(http.MethodPost, "/v1/buckets/"+BucketName+"/jobs", "application/json",
 		strings.NewReader(fmt.Sprintf(`{"id":%q,"payload":{}}`, id)))
@@ -276,7 +275,7 @@ func (s *System) AwaitDelivered(limit time.Duration) checker.Result {
 	}
 }
 
-// Unfinished is what Redis still holds of the bucket.
+// Unfinished returns the number of the bucket's jobs that Redis still holds.
 func (s *System) Unfinished() int64 {
 	n, err := s.Inspector.HLen(s.T.Context(), "tundish:{"+BucketName+"}:b:"+BucketName+":body").Result()
 	if err != nil {
@@ -290,8 +289,7 @@ func (s *System) Key(name string) string {
 	return "tundish:{" + BucketName + "}:b:" + BucketName + ":" + name
 }
 
-// Skip leaves a test out where the machine lacks something; in CI that is a
-// failure.
+// Skip skips a test if the machine lacks something; in CI that is a failure.
 func Skip(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -300,7 +298,7 @@ func Skip(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// OnlyInCI leaves a test out where no CI runs it: it takes half a minute or more, and a shorter one holds what users are promised.
+// OnlyInCI skips a test outside of CI: it takes half a minute or more, and a shorter test covers what users are promised.
 func OnlyInCI(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CI") == "" && !redistest.Soak {

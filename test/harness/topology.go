@@ -21,12 +21,12 @@ const (
 	lostWrites     = 100 * time.Millisecond // of a master that is killed: loopback is fast
 )
 
-// mostAfterLoss is how many may arrive in a window around a failover.
+// mostAfterLoss returns how many jobs may arrive in a window around a failover.
 func mostAfterLoss(window time.Duration, rate int, stall time.Duration) int {
 	return MostIn(window, rate, PermitTTL+stall) + int(float64(rate)*lostWrites.Seconds()) + 1
 }
 
-// Stream is a steady load of single jobs, and what was answered.
+// Stream is a steady load of single jobs, with the results.
 type Stream struct {
 	s    *System
 	stop chan struct{}
@@ -36,7 +36,7 @@ type Stream struct {
 	answers map[int]int
 }
 
-// Load sends so many jobs a second until end.
+// Load sends perSecond jobs a second until end.
 func (s *System) Load(prefix string, perSecond int) *Stream {
 	const callers = 10
 	l := &Stream{s: s, stop: make(chan struct{}), answers: map[int]int{}}
@@ -60,15 +60,14 @@ func (s *System) Load(prefix string, perSecond int) *Stream {
 	return l
 }
 
-// End stops the load and returns how often each status was the answer.
+// End stops the load and returns how often each status was returned.
 func (l *Stream) End() map[int]int {
 	close(l.stop)
 	l.all.Wait()
 	return l.answers
 }
 
-// AwaitMore waits until so many more jobs have arrived, and returns how long
-// that took.
+// AwaitMore waits until jobs more jobs have arrived, and returns how long that took.
 func (s *System) AwaitMore(limit time.Duration, jobs int, what string) time.Duration {
 	s.T.Helper()
 	began, before := time.Now(), s.History.Check().Delivered
@@ -76,7 +75,7 @@ func (s *System) AwaitMore(limit time.Duration, jobs int, what string) time.Dura
 	return time.Since(began)
 }
 
-// Judge waits for the last job and holds the whole run to the promises.
+// Judge waits for the last job and checks the whole run against the promises.
 func (s *System) Judge(stall *StallWatch, rate int, answers map[int]int, failovers int) (r checker.Result, fault string) {
 	s.T.Helper()
 	deadline := time.Now().Add(Patience * 40 * time.Second)
@@ -87,9 +86,8 @@ func (s *System) Judge(stall *StallWatch, rate int, answers map[int]int, failove
 	Report(s.T, rate, r)
 	s.T.Logf("answers by status: %v", answers)
 	for _, id := range r.Lost {
-		// A master that dies between its answer and the replica's copy takes the
-		// write with it: then no trace of the job is left. One that is known, in
-		// whatever state, is our loss.
+		// A master that dies between its reply and the replica's copy takes the write with it: then no trace of the job remains. A job that is still
+		// known, in any state, is our loss.
 		status, answer := s.Request(http.MethodGet, "/v1/buckets/"+BucketName+"/jobs/"+id, "", nil)
 		s.T.Logf("job %s was answered 202 and did not arrive; the store says %d %s", id, status, answer)
 		if status != http.StatusNotFound || failovers == 0 {

@@ -2,7 +2,7 @@ package harness
 
 import "github.com/tundish-io/tundish/shaper"
 
-// WorkersOf has one worker deliver for all the buckets.
+// WorkersOf makes one worker deliver for all the buckets.
 func WorkersOf(buckets []shaper.Bucket, worker shaper.Worker) map[string]shaper.Worker {
 	workers := make(map[string]shaper.Worker, len(buckets))
 	for i := range buckets {

@@ -24,8 +24,8 @@ type Client struct {
 // NewClient returns a client that enqueues by jobs. [Dial] makes all that a client needs.
 func NewClient(jobs *producer.Client) *Client { return &Client{jobs: jobs} }
 
-// RefusedError says that Tundish does not let a task in: the bucket is full, or a limit is exceeded. asynq has no such error. With
-// errors.As it tells how long to wait.
+// RefusedError says that Tundish rejected a task: the bucket is full, or a limit is exceeded. asynq has no such error. errors.As gives access to its
+// Retry-After time.
 type RefusedError struct {
 	Bucket  string
 	Refusal shaper.Refusal
@@ -97,7 +97,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, opts ...a
 // Ping asks Redis for a sign of life. One round trip.
 func (c *Client) Ping() error { return c.jobs.Ping(context.Background()) }
 
-// Close closes the producer.Client, and what [Dial] has made. Other connections to Redis stay open: they belong to the caller.
+// Close closes the producer.Client and the connections of [Dial]. Other connections to Redis stay open: they belong to the caller.
 func (c *Client) Close() error {
 	c.jobs.Close()
 	if c.dialed == nil {
@@ -106,7 +106,7 @@ func (c *Client) Close() error {
 	return c.dialed.close()
 }
 
-// info is what asynq would answer.
+// info returns the TaskInfo that asynq would return.
 func (o *options) info(task *asynq.Task, bucket *shaper.Bucket, r shaper.Receipt) *asynq.TaskInfo {
 	info := &asynq.TaskInfo{
 		ID: r.ID, Queue: o.queue, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers(),

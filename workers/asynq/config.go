@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// table is that of the worker in the configuration.
+// table is the worker's table in the configuration.
 const table = "asynq"
 
 // Settle says which process ends the job of a task.
@@ -30,7 +30,7 @@ const (
 	MaxTimeout     = 30 * 24 * time.Hour
 )
 
-// Config says which asynq queue the jobs of a bucket go to.
+// Config selects the asynq queue of a bucket's jobs.
 type Config struct {
 	Queue string // of asynq; required
 
@@ -45,7 +45,7 @@ type Config struct {
 
 	Settle Settle // "" means SettleHandler
 
-	// Redis is that of the asynq servers. A [Worker] does not close it.
+	// Redis is the Redis of the asynq servers. A [Worker] does not close it.
 	Redis redis.UniversalClient
 }
 

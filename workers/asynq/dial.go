@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// dialed is what [Dial] made, and [Client.Close] closes.
+// dialed holds the connections of [Dial], which [Client.Close] closes.
 type dialed struct {
 	conn   redis.UniversalClient
 	leases *dispatcher.Leases
@@ -23,7 +23,7 @@ type dialed struct {
 // Dial returns a client for the Redis of Tundish at a URL of [redisconn.Connect]. It enqueues into the named buckets, whose settings a dispatcher has
 // written to Redis. The middleware of an asynq server needs none of them: see [Client.Middleware]. It logs to [slog.Default].
 //
-// Dial makes no round trip: that Redis is down is an error of the first call. Close the client at the end, after the asynq server has shut down.
+// Dial makes no round trip: if Redis is down, the first call returns the error. Close the client at the end, after the asynq server has shut down.
 func Dial(url string, buckets ...string) (*Client, error) {
 	log := slog.Default()
 	conn, err := redisconn.Connect(url, redisconn.Options{Logger: log})

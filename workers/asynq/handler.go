@@ -9,9 +9,9 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// FromHandler makes a [shaper.Worker] of an asynq.Handler: the dispatcher's process runs it, without an asynq queue. Config says what a
-// task looks like: its Task and Timeout count, and no other field. What the handler returns ends the job, see [OutcomeOf]. The task
-// has no ResultWriter. A handler that goes on after its timeout keeps its worker until it returns.
+// FromHandler makes a [shaper.Worker] of an asynq.Handler. The dispatcher's process runs it, without an asynq queue. Of config only Task and Timeout
+// count, which say what a task looks like. The error that the handler returns decides the outcome, see [OutcomeOf]. The task has no ResultWriter. A
+// handler that goes on after its timeout keeps its worker until it returns.
 func FromHandler(config Config, handler asynq.Handler) shaper.Worker {
 	return shaper.WorkerFunc(func(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 		task, s, err := config.task(attempt, "")

@@ -14,19 +14,19 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// Middleware wraps the handlers of an asynq server so that they settle the jobs of buckets whose worker is asynq. Tasks that no
-// bucket handed over pass through unchanged:
+// Middleware wraps the handlers of an asynq server so that they settle the jobs of buckets whose worker is asynq. Tasks that no bucket handed over pass
+// through unchanged:
 //
 //	mux := asynq.NewServeMux()
 //	mux.Use(tundishasynq.Middleware(leases))
 //
-// Before the handler, the middleware marks the start of the job in Redis, once an epoch. A task of an old epoch, or one that was started
-// before, is revoked unrun. While the handler runs, its lease is extended. The context of the handler ends when the lease is lost. What the
-// handler returns ends the job: see [OutcomeOf].
+// Before the handler, the middleware marks the start of the job in Redis, once an epoch. A task of an old epoch, or one that was started before, is
+// revoked without running. While the handler runs, the middleware extends its lease. The handler's context ends when the lease is lost. The handler's
+// error decides the outcome: see [OutcomeOf].
 //
-// To asynq the middleware answers nil or an error that wraps [asynq.RevokeTask]. So asynq neither retries nor archives the task, and an
-// asynq.ErrorHandler still sees the handler's error. There is one exception: while the Redis of Tundish is unavailable, the
-// start waits, and when the task's time is over asynq retries the task, which has not run.
+// The middleware returns nil or an error that wraps [asynq.RevokeTask] to asynq. So asynq neither retries nor archives the task, and an
+// asynq.ErrorHandler still sees the handler's error. There is one exception: while the Redis of Tundish is unavailable, the start waits, and when the
+// task's time is over asynq retries the task, which has not run.
 func Middleware(leases *dispatcher.Leases) asynq.MiddlewareFunc {
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
@@ -52,7 +52,7 @@ func Middleware(leases *dispatcher.Leases) asynq.MiddlewareFunc {
 	}
 }
 
-// errEnded is what a handler returns that does not return: it called runtime.Goexit.
+// errEnded stands for the error of a handler that does not return: it called runtime.Goexit.
 var errEnded = errors.New("the handler ended its goroutine, and returned nothing")
 
 // panicked is the error of a handler that panicked.
@@ -87,14 +87,14 @@ func (e *retryAfter) Error() string {
 
 func (e *retryAfter) Unwrap() error { return e.err }
 
-// RetryAfter is how long no job of the flow is to leave.
+// RetryAfter is how long the flow sends no job.
 func (e *retryAfter) RetryAfter() time.Duration { return e.wait }
 
 // Hold wraps a handler's error to say that its downstream asks to wait. The flow of the job (or its bucket or pool, see
 // buckets.adapt.scope) sends nothing for that time, at most buckets.adapt.max_hold, and the job spends no attempt.
 func Hold(wait time.Duration, err error) error { return &retryAfter{wait: wait, err: err} }
 
-// OutcomeOf says what becomes of a job by what its handler returned:
+// OutcomeOf returns the outcome of a job by the error of its handler:
 //
 //	nil                                       done
 //	[asynq.RevokeTask]                        dropped: no dead letter

@@ -16,8 +16,8 @@ const fieldOpts = "opts"
 // taskOptions maps each task of NewTask to its options. The map does not keep a task alive: an entry goes with its task.
 var taskOptions sync.Map // weak.Pointer[asynq.Task] → []asynq.Option
 
-// NewTask is asynq.NewTask for a program that enqueues by a [Client], which reads the options of such a task. The client of asynq reads them
-// too. Options that are given to Enqueue come after those of the task: of conflicting options the last one counts.
+// NewTask is asynq.NewTask for a program that enqueues by a [Client], which reads the options of the task, as the client of asynq does. Options passed
+// to Enqueue come after the task's own: of conflicting options the last one counts.
 func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task {
 	return NewTaskWithHeaders(typename, payload, nil, opts...)
 }

@@ -28,7 +28,7 @@ func (f flowOption) String() string       { return fmt.Sprintf("Flow(%q)", strin
 func (flowOption) Type() asynq.OptionType { return -1 }
 func (f flowOption) Value() any           { return string(f) }
 
-// options are those of one Enqueue.
+// options are the options of one Enqueue.
 type options struct {
 	queue       string
 	id          string
@@ -41,7 +41,7 @@ type options struct {
 	processAt   time.Time
 }
 
-// readOptions reads options as asynq does: the last one of a kind counts. Its faults have the words of asynq where asynq has the same.
+// readOptions reads options as asynq does: the last one of a kind counts. Where asynq has the same fault, the text is asynq's.
 func readOptions(opts []asynq.Option) (*options, error) {
 	o := &options{queue: defaultQueue}
 	for _, opt := range opts {
@@ -82,7 +82,7 @@ func readOptions(opts []asynq.Option) (*options, error) {
 		default:
 			if flow, ok := opt.(flowOption); ok {
 				o.flow = string(flow)
-			} // asynq ignores what it does not know
+			} // asynq ignores unknown options
 		}
 		if err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func readOptions(opts []asynq.Option) (*options, error) {
 	return o, nil
 }
 
-// job makes the job of a task.
+// job builds the job of a task.
 func (o *options) job(task *asynq.Task, bucket *shaper.Bucket) (shaper.Job, error) {
 	job := shaper.Job{
 		Bucket: o.queue, ID: o.id, Flow: o.flow, Payload: task.Payload(),
@@ -144,7 +144,7 @@ func (o *options) job(task *asynq.Task, bucket *shaper.Bucket) (shaper.Job, erro
 	return job, err
 }
 
-// contentID names a task by what makes it unique for asynq: its queue, type and payload.
+// contentID returns an id from the fields that make a task unique for asynq: its queue, type and payload.
 func contentID(queue string, task *asynq.Task) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%d:%s%d:%s", len(queue), queue, len(task.Type()), task.Type())

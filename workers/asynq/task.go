@@ -15,12 +15,12 @@ import (
 // Headers of a job that this worker reads. They are not passed on.
 const (
 	HeaderTask     = "Asynq-Task"      // the type name of the task
-	HeaderTimeout  = "Asynq-Timeout"   // how long the handler may run, in whole seconds, such as "90s"; "0s" is what asynq makes of it: 30 minutes
+	HeaderTimeout  = "Asynq-Timeout"   // how long the handler may run, in whole seconds, such as "90s"; "0s" becomes asynq's default of 30 minutes
 	HeaderDeadline = "Asynq-Deadline"  // when the handler must have ended, RFC 3339
 	HeaderMaxRetry = "Asynq-Max-Retry" // of asynq; with SettleHandover only, at least 1
 )
 
-// Headers of each task, beside those of its job.
+// Headers of each task, in addition to the job's.
 const (
 	HeaderJob     = "tundish-job"     // the job's id
 	HeaderBucket  = "tundish-bucket"  // the job's bucket
@@ -31,12 +31,12 @@ const (
 
 const ownPrefix = "tundish-"
 
-// spec is what a job says of its task.
+// spec holds the settings of a task from its job.
 type spec struct {
 	name     string
 	timeout  time.Duration // 0: none
 	deadline time.Time     // zero: none
-	maxRetry int           // -1: that of asynq
+	maxRetry int           // -1: asynq's default
 	headers  map[string]string
 }
 
@@ -91,13 +91,13 @@ func (c Config) specOf(jobURL, method string, headers map[string][]string) (spec
 		fail("headers."+HeaderTask, "is missing, and the bucket names no asynq.task: say which type of task the job becomes")
 	}
 	if !s.deadline.IsZero() && !timed {
-		s.timeout = 0 // as asynq has it: its default holds only where neither is given
+		s.timeout = 0 // as in asynq: its default applies only if neither is given
 	}
 	return s, errors.Join(errs...)
 }
 
-// CheckJob reports every fault of a job for this worker, joined, each a [*shaper.FieldError]; or nil. Enqueue calls it, and Deliver
-// checks again, because the settings may have changed since.
+// CheckJob returns every fault of a job for this worker, joined, each a [*shaper.FieldError]; or nil. Enqueue calls it, and Deliver checks again,
+// because the settings may have changed since.
 func (c Config) CheckJob(job *shaper.Job) error {
 	_, err := c.specOf(job.URL, job.Method, job.Headers)
 	return err
@@ -114,7 +114,7 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 	return errors.Join(errs...)
 }
 
-// task makes the task of an attempt, and returns what the job says of it.
+// task builds the task of an attempt, and returns the job's settings for it.
 func (c Config) task(a *shaper.Attempt, lease string) (*asynq.Task, spec, error) {
 	s, err := c.specOf(a.URL, a.Method, a.Headers)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c Config) task(a *shaper.Attempt, lease string) (*asynq.Task, spec, error)
 	return asynq.NewTaskWithHeaders(s.name, a.Payload, s.headers), s, nil
 }
 
-// options are those of a task, but for its id.
+// options returns the options of a task, except its id.
 func (c Config) options(s spec) []asynq.Option {
 	opts := []asynq.Option{asynq.Queue(c.Queue), asynq.Timeout(s.timeout)}
 	if !s.deadline.IsZero() {

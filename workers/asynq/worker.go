@@ -12,10 +12,10 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// Reasons of outcomes of this worker and its middleware, beside those of package workers.
+// Reasons of outcomes of this worker and its middleware, in addition to those of package workers.
 const (
-	ReasonUnavailable  = "asynq_unavailable" // the Redis of asynq did not take the task
-	ReasonNeverStarted = "never_started"     // the task left asynq, and no Middleware had started it
+	ReasonUnavailable  = "asynq_unavailable" // the Redis of asynq did not accept the task
+	ReasonNeverStarted = "never_started"     // asynq no longer has the task, and no Middleware started it
 	ReasonDeadline     = "deadline"          // the deadline of the job's header passed before a handler started the attempt
 	ReasonHandler      = "handler_error"     // the handler returned an error
 	ReasonPanic        = "panic"             // the handler panicked
@@ -24,8 +24,8 @@ const (
 )
 
 const (
-	holdWhileAway = time.Second // of jobs, while the Redis of asynq does not take tasks
-	handoverTries = 2           // of one attempt: a reply that was lost is asked for again
+	holdWhileAway = time.Second // of jobs, while the Redis of asynq accepts no tasks
+	handoverTries = 2           // of one attempt: a lost reply is requested again
 
 	// handoverRetention is how long asynq keeps a completed task at least, with SettleHandover. Meanwhile it refuses the task if its
 	// job is handed over again, because the reply or the dispatcher was lost.
@@ -41,7 +41,7 @@ type Worker struct {
 
 var _ shaper.HandsOver = (*Worker)(nil)
 
-// New makes a worker, or returns what [Config.Validate] says of config. It does not talk to Redis yet.
+// New makes a worker, or returns the error of [Config.Validate]. It makes no connection yet.
 func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 			id = fmt.Sprintf("%s.%d", id, time.Now().UnixMicro())
 		case ctx.Err() != nil:
 			return shaper.Returned(workers.ReasonShutdown)
-		case try >= handoverTries: // asynq does not say whether a reply was lost, so each error may be one
+		case try >= handoverTries: // asynq does not report lost replies, so each error may be one
 			return shaper.Outcome{
 				Result: shaper.ResultHeld, RetryAfter: holdWhileAway, Reason: ReasonUnavailable,
 				Detail: workers.Snippet([]byte(fmt.Sprintf("asynq queue %q did not take the task: %v", w.config.Queue, err))),
@@ -106,10 +106,10 @@ func (w *Worker) taskID(a *shaper.Attempt) string {
 	return fmt.Sprintf("%s.%d", a.ID, a.Enqueued.UnixMicro())
 }
 
-// errOtherTask says that the id of a task is taken by a task of an earlier job with the same id.
+// errOtherTask says that a task of an earlier job with the same id has the task's id.
 var errOtherTask = errors.New("asynq: another task has this id")
 
-// enqueue makes a task. A task that is there already is this one, unless its lease says otherwise.
+// enqueue enqueues a task. An existing task is this one, unless its lease differs.
 func (w *Worker) enqueue(ctx context.Context, task *asynq.Task, id string, opts []asynq.Option) error {
 	for {
 		_, err := w.client.EnqueueContext(ctx, task, append(opts[:len(opts):len(opts)], asynq.TaskID(id))...)
@@ -137,13 +137,13 @@ func isGone(err error) bool {
 	return errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound)
 }
 
-// tooLate is the outcome of an attempt that asynq would never run. A handler may have run an attempt before it.
+// tooLate returns the outcome of an attempt that asynq would never run. A handler may have run an earlier attempt.
 func tooLate(deadline time.Time, attempt int) shaper.Outcome {
 	return shaper.Dead(ReasonDeadline, fmt.Sprintf("the deadline of the job, %s, passed before a handler started attempt %d",
 		deadline.UTC().Format(time.RFC3339), attempt))
 }
 
-// left reports whether a task has left the queue without a start, or cannot start any more. Only the dispatcher asks, until a process has
+// left reports whether a task is gone from the queue without a start, or cannot start any more. Only the dispatcher calls it, until a process has
 // started the job. One round trip.
 func (w *Worker) left(id string, attempt int) func(context.Context) (shaper.Outcome, bool, error) {
 	return func(ctx context.Context) (shaper.Outcome, bool, error) {
@@ -159,7 +159,7 @@ func (w *Worker) left(id string, attempt int) func(context.Context) (shaper.Outc
 		case info.State == asynq.TaskStateCompleted, info.State == asynq.TaskStateArchived:
 			became = "is " + info.State.String()
 		case !info.Deadline.IsZero() && time.Now().After(info.Deadline):
-			_ = w.inspector.DeleteTask(w.config.Queue, id) // else asynq retries it for days, without running it
+			_ = w.inspector.DeleteTask(w.config.Queue, id) // otherwise asynq retries it for days, without running it
 			return tooLate(info.Deadline, attempt), true, nil
 		default:
 			return shaper.Outcome{}, false, nil

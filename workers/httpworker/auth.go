@@ -36,9 +36,9 @@ type Basic struct{ User, Password string }
 // Header is a header of any name, such as X-API-Key.
 type Header struct{ Name, Value string }
 
-// OAuth2 are client credentials (RFC 6749, 4.4): the worker fetches a token, uses it for all requests, and fetches the next one while it is
-// still good. A token that the API answers with 401 is replaced, at most every 30 seconds. A request that had to wait for a token, and would
-// leave late for that, gives its permit back.
+// OAuth2 are client credentials (RFC 6749, 4.4). The worker fetches a token, uses it for all requests, and fetches the next one while it is still good.
+// A token that the API rejects with 401 is replaced, at most every 30 seconds. A request that would depart late because it waited for a token gives its
+// permit back.
 type OAuth2 struct {
 	TokenURL, ClientID, ClientSecret string
 
@@ -47,13 +47,13 @@ type OAuth2 struct {
 	Style  OAuth2Style       // how the client identifies itself; "" means OAuth2Basic
 }
 
-// OAuth2Style is where a request for a token has the client's id and secret (RFC 6749, 2.3.1). Only one style is tried: some servers lock a
-// client after a single request in the wrong style.
+// OAuth2Style is where a token request has the client's id and secret (RFC 6749, 2.3.1). Only one style is tried: some servers lock a client after a
+// single request in the wrong style.
 type OAuth2Style string
 
 // The styles of a request for a token.
 const (
-	OAuth2Basic OAuth2Style = "basic" // in the header Authorization: every server has to take it
+	OAuth2Basic OAuth2Style = "basic" // in the header Authorization: every server has to accept it
 	OAuth2Body  OAuth2Style = "body"  // as parameters of the body
 )
 
@@ -77,7 +77,7 @@ func (a Auth) kinds() (kinds []string) {
 	return kinds
 }
 
-// validate notes every fault. None repeats a secret.
+// validate reports every fault. None repeats a secret.
 func (a Auth) validate(table string, sending outgoing.Config, fail func(key, format string, args ...any)) {
 	kinds := a.kinds()
 	if len(kinds) > 1 {
@@ -126,7 +126,7 @@ func (a Auth) validate(table string, sending outgoing.Config, fail func(key, for
 	}
 }
 
-// Headers are the names that the credentials take, in small letters.
+// Headers returns the names of the headers that the credentials use, in lower case.
 func (a Auth) Headers() []string {
 	switch {
 	case a.Header != (Header{}):
@@ -152,17 +152,17 @@ type tokens struct {
 	mu        sync.Mutex
 	last      *oauth2.Token
 	usedUntil time.Time     // of one that ends
-	renewAt   time.Time     // when the next one is asked for
+	renewAt   time.Time     // when the next one is requested
 	fetching  *tokenRequest // that is under way; nil without one
 	fault     error         // of the last try, nil if it gave a token
 	failedAt  time.Time     // when that was
 	failures  int           // in a row
-	secret    func() string // the client's secret as it is now
+	secret    func() string // the client's current secret
 
-	rejectedAt time.Time // when the API last had a token replaced
+	rejectedAt time.Time // when a token was last replaced after a 401
 }
 
-// tokenRequest is a request for a token, for all that wait. What it brought stays with it: the API may reject the token before they look.
+// tokenRequest is one request for a token, on behalf of all requests that wait. It keeps its result: the API may reject the token before they read it.
 type tokenRequest struct {
 	done  chan struct{}
 	token *oauth2.Token
@@ -171,18 +171,18 @@ type tokenRequest struct {
 
 const (
 	tokenTimeout = 10 * time.Second // of a request for a token
-	tokenLeft    = 30 * time.Second // a token that ends sooner is not used any more, or a quarter of its life where that is shorter,
-	leastLeft    = 5 * time.Second  // but not a shorter time than this. The next one is asked for as long before that
+	tokenLeft    = 30 * time.Second // a token with less time left is not used any more, or with less than 25 % of its life if that is shorter,
+	leastLeft    = 5 * time.Second  // but not less than this. The next token is requested as long before that
 	tokenPause   = time.Second      // after a try that failed: its waiters do not try one after the other. Doubled with each further failure,
 	longestPause = time.Minute      // up to this
-	rejectPause  = 30 * time.Second // after a token was replaced: where the next one is not taken either, tokens are not the cause
+	rejectPause  = 30 * time.Second // after a token was replaced: if the next one is rejected too, tokens are not the cause
 
-	// lateForToken is how long after its slot a request may leave that had to wait for a token. An API that counts strictly would see the
-	// others that follow too close to it.
+	// lateForToken is how long after its slot a request may depart that had to wait for a token. For an API that counts strictly, the requests after a
+	// later one would follow too closely.
 	lateForToken = 10 * time.Millisecond
 )
 
-// newTokens returns what fetches tokens, nil without OAuth. secret returns the client's secret as it is now.
+// newTokens returns the source of tokens, nil without OAuth. secret returns the client's current secret.
 func newTokens(o OAuth2, allowed []netip.Prefix, secret func() string) *tokens {
 	if o.TokenURL == "" {
 		return nil
@@ -200,7 +200,7 @@ func newTokens(o OAuth2, allowed []netip.Prefix, secret func() string) *tokens {
 		client: &http.Client{
 			Timeout:   tokenTimeout,
 			Transport: tokenTransport{outgoing.GuardedTransport(allowed)},
-			// A redirect would take the client's secret to another place.
+			// A redirect would send the client's secret elsewhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -214,8 +214,8 @@ func (t *tokens) stop() {
 	t.wg.Wait()
 }
 
-// token returns a good token. waited says that it had to be fetched first: one round trip for all that wait. The next one is fetched before
-// the last one ends, so that no job waits for it. The error is an errToken and repeats no secret.
+// token returns a valid token. waited says that it had to be fetched first: one round trip for all requests that wait. The next token is fetched before
+// the last one ends, so no job waits for it. The error is an errToken and repeats no secret.
 func (t *tokens) token(ctx context.Context) (token *oauth2.Token, waited bool, err error) {
 	t.mu.Lock()
 	now := time.Now()
@@ -241,7 +241,7 @@ func (t *tokens) token(ctx context.Context) (token *oauth2.Token, waited bool, e
 	}
 }
 
-// pause is how long after a failure no token is asked for. The lock is held.
+// pause returns how long after a failure no token is requested. The lock is held.
 func (t *tokens) pause() time.Duration {
 	pause := tokenPause
 	for range t.failures - 1 {
@@ -252,7 +252,7 @@ func (t *tokens) pause() time.Duration {
 	return pause
 }
 
-// nextTry returns how long it is until a token may be asked for again.
+// nextTry returns how long it is until a token may be requested again.
 func (t *tokens) nextTry() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -262,7 +262,7 @@ func (t *tokens) nextTry() time.Duration {
 	return max(0, t.pause()-time.Since(t.failedAt))
 }
 
-// fetch asks for a token, if that is not under way. The lock is held.
+// fetch requests a token, unless a request is under way. The lock is held.
 func (t *tokens) fetch() *tokenRequest {
 	if t.fetching != nil {
 		return t.fetching
@@ -290,7 +290,7 @@ func (t *tokens) fetch() *tokenRequest {
 	return request
 }
 
-// tokenFault returns an errToken without the answer's body, which may repeat what was asked. A fault of this host stays a [workers.LocalError].
+// tokenFault returns an errToken without the response's body, which may repeat the request. A fault of this host stays a [workers.LocalError].
 func tokenFault(err error) error {
 	if local, ok := errors.AsType[*workers.LocalError](err); ok {
 		return fmt.Errorf("%w: %w", errToken, local)
@@ -308,7 +308,7 @@ func tokenFault(err error) error {
 	return fmt.Errorf("%w: %s", errToken, workers.ClassifyError(err).Detail)
 }
 
-// noToken is the outcome of an attempt without a token. Nothing was sent, and no other job would have a token: all wait for the next try.
+// noToken returns the outcome of an attempt without a token. Nothing was sent, and no other job would have a token: all wait for the next try.
 func (w *Worker) noToken(err error) shaper.Outcome {
 	if _, isLocal := errors.AsType[*workers.LocalError](err); isLocal {
 		return workers.ClassifyError(err)
@@ -318,8 +318,8 @@ func (w *Worker) noToken(err error) shaper.Outcome {
 	}
 }
 
-// reject drops a token that the API does not take, and asks for another one. It keeps the token where
-// another one was dropped less than a rejectPause ago: a path may answer 401 to any token. It reports whether the next request has another token.
+// reject drops a token that the API rejects, and requests another one. It keeps the token if another one was dropped less than a rejectPause ago: a path
+// may respond with 401 to any token. It reports whether the next request has another token.
 func (t *tokens) reject(token *oauth2.Token) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

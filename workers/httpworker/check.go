@@ -17,7 +17,7 @@ var methods = []string{
 // it, and Deliver checks again, because the settings may have changed since.
 func (c Config) CheckJob(job *shaper.Job) error {
 	var errs []error
-	// Which base URL it goes below does not matter here.
+	// The base URL does not matter here.
 	if _, err := below(outgoing.Target{URL: new(url.URL)}, job.URL, c.AllowInPath); err != nil {
 		errs = append(errs, &shaper.FieldError{Field: "path", Reason: err.Error()})
 	}

@@ -13,34 +13,33 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// Config says which API the jobs of a bucket go to, and within which bounds.
+// Config selects the API of a bucket's jobs, and the bounds of requests.
 type Config struct {
-	// Table is that of the worker in the configuration, which faults name; "" is "http".
+	// Table is the worker's table in the configuration, which faults name; "" is "http".
 	Table string
 
 	BaseURL string            // that the paths of jobs go below
-	Auth    Auth              // what requests to its origin carry
+	Auth    Auth              // the credentials of requests to its origin
 	Headers map[string]string // the same
-	Files   Files             // from which secrets in Auth and Headers come
+	Files   Files             // the sources of secrets in Auth and Headers
 
-	// Reserved are headers that no job can set, in small letters, beside those of Auth. Headers may have them.
+	// Reserved are headers that no job can set, in lower case, in addition to those of Auth. Headers may have them.
 	Reserved []string
 
-	// AllowInPath is what the paths of jobs may hold though some servers read a way out of the base URL in it: see [PathParts].
+	// AllowInPath are parts that the paths of jobs may hold although some servers read a way out of the base URL in them: see [PathParts].
 	AllowInPath []string
 
-	// Timeout is for all of an attempt: to get a token, resolve, connect, send, and read the answer. The lease must
-	// be at least as long.
+	// Timeout bounds an attempt: to get a token, resolve, connect, send, and read the response. The lease must be at least as long.
 	Timeout time.Duration
 
-	// Policy says what becomes of a job after each answer.
+	// Policy decides what becomes of a job after each response.
 	Policy workers.Policy
 
 	// AllowNetworks are the networks beyond the public internet that may be called; see [workers.Guard]. They hold for the OAuth
 	// server too.
 	AllowNetworks []netip.Prefix
 
-	// Concurrency is how many deliveries are under way at a time at most: so many connections to one host are kept.
+	// Concurrency is the highest number of concurrent deliveries: as many connections to one host are kept.
 	Concurrency int
 
 	// Batch is how a batch of jobs is sent: see [Worker.DeliverBatch]. "" is an array.
@@ -55,11 +54,11 @@ type Config struct {
 	ConnectionMaxAge time.Duration
 
 	// Read by New.
-	home     own      // of flows that have nothing: its base is that of BaseURL
-	reserved []string // what notOfJobs returns
+	home     own      // of flows without settings of their own: its base is that of BaseURL
+	reserved []string // the result of notOfJobs
 }
 
-// DefaultStatuses are the answers after which a job is tried again, where nothing else is said. Others are the API's answer.
+// DefaultStatuses returns the statuses after which a job is retried by default. Any other status is the API's final response.
 func DefaultStatuses() []string { return []string{"408", "425", "429", "5xx"} }
 
 // DefaultConfig returns the defaults: 30 s, another try after [DefaultStatuses], the public internet only, no credentials.

@@ -12,15 +12,15 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// Files are the files that secrets of a [Config] were read from; "" for a secret that is in no file. The worker looks at a file before each
-// request, and again after a 401, so that a request has the secret that is there now.
+// Files are the files that hold the secrets of a [Config]; "" for a secret that is in no file. The worker checks a file before each request, and again
+// after a 401, so each request uses the current secret.
 type Files struct {
 	Bearer, BasicUser, BasicPassword, HeaderValue, ClientSecret string
 
 	Headers map[string]string // name of a header → file
 }
 
-// credentials are the credentials and the headers of a configuration, with those in files as they are now.
+// credentials are the credentials and the headers of a configuration, with the current content of files.
 type credentials struct {
 	auth    Auth
 	headers map[string]string
@@ -62,7 +62,7 @@ func newCredentials(c *Config) *credentials {
 	return all
 }
 
-// now returns the credentials as they are now. A file that cannot be read, or that no header can hold, leaves the secret as it was.
+// now returns the current credentials. If a file cannot be read, or no header can hold its content, the secret stays as it was.
 func (c *credentials) now() sent { return c.read((*outgoing.SecretFile).Read) }
 
 // again returns the credentials after it has read each file, whether or not the file seems to have changed.
@@ -85,7 +85,7 @@ func (s *sent) differ(from *sent) bool {
 	return s.auth.Bearer != from.auth.Bearer || s.auth.Basic != from.auth.Basic || s.auth.Header != from.auth.Header || !maps.Equal(s.headers, from.headers)
 }
 
-// renewed reports whether the next request has other credentials than the one that was sent, which the API answered with 401.
+// renewed reports whether the next request has other credentials than the sent one, which the API answered with 401.
 func (w *Worker) renewed(s *sent) bool {
 	if s.token != nil {
 		return w.tokens.reject(s.token)
@@ -98,7 +98,7 @@ func (w *Worker) renewed(s *sent) bool {
 }
 
 // judge judges the outcome of a request by its credentials. A job whose credentials were replaced meanwhile waits for its next slot, and spends no
-// attempt: the API has not looked at it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
+// attempt: the API has not processed it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
 //
 // While the API refuses credentials that are still the same to several jobs, and accepts none, the jobs wait: see [refused].
 func (w *Worker) judge(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt) shaper.Outcome {
@@ -117,7 +117,7 @@ func (w *Worker) judge(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt)
 	return outcome
 }
 
-// replaced returns the outcome of a 401 to credentials of which the worker has new ones by now.
+// replaced returns the outcome of a 401 to credentials that have been replaced since.
 func replaced() shaper.Outcome {
 	return shaper.Outcome{
 		Result: shaper.ResultHeld, Reason: workers.ReasonCredentials, Status: http.StatusUnauthorized,

@@ -1,11 +1,11 @@
 // Package httpworker delivers jobs as requests to one HTTP API: the worker of the kind "http".
 //
-// A job has a method, headers, and a payload or none, and a path and a query below the base URL of its bucket ([Config.BaseURL]) or,
-// where its flow has a URL, below that. No job leads anywhere else: a path that climbs out of the base URL is refused.
+// A job has a method, headers, and an optional payload. It has a path and a query below its flow's URL or, without one, below the base URL of its bucket
+// ([Config.BaseURL]). A path that climbs out of the base URL is refused.
 //
-// The credentials of the bucket ([Auth]), its headers and its client certificate go only to the origin of the base URL. Those of a
-// flow go only to the origin of the flow's URL or, without one, of the base URL. A job can replace none of them.
+// The credentials of the bucket ([Auth]), its headers and its client certificate go only to the origin of the base URL. Those of a flow go only to the
+// origin of the flow's URL or, without one, of the base URL. A job can replace none of them.
 //
-// Each request has an Idempotency-Key: the job's own, or its id, which is the same at every attempt. One permit is one request: see
-// package outgoing, which also says where connections may go.
+// Each request has an Idempotency-Key: the job's own, or its id, which is the same at every attempt. One permit is one request: see package outgoing,
+// which also says where connections may go.
 package httpworker

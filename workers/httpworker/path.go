@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// below returns the address of a path and a query below a base URL, as text such as "/charges/7?expand=customer", or "" for the base
-// URL itself. The path is taken as it is spelled. An error does not repeat it.
+// below returns the address of a path and a query below a base URL, from text such as "/charges/7?expand=customer", or "" for the base URL itself. The
+// path keeps its spelling. An error does not repeat it.
 func below(base outgoing.Target, text string, allowed []string) (*url.URL, error) {
 	path, query, hasQuery := strings.Cut(text, "?")
 	if len(text) > outgoing.MaxURLBytes {
@@ -31,7 +31,7 @@ func below(base outgoing.Target, text string, allowed []string) (*url.URL, error
 	u := *base.URL
 	raw := strings.TrimSuffix(u.EscapedPath(), "/") + path
 	decoded, err := url.PathUnescape(raw)
-	if err != nil { // of the base URL, as staysBelow has seen the rest
+	if err != nil { // of the base URL: staysBelow has checked the rest
 		return nil, err
 	}
 	u.Path, u.RawPath = decoded, raw
@@ -41,18 +41,18 @@ func below(base outgoing.Target, text string, allowed []string) (*url.URL, error
 	return &u, nil
 }
 
-// What paths may hold where [Config.AllowInPath] names it.
+// Parts that paths may hold if [Config.AllowInPath] names them.
 const (
 	EmptyParts  = "//"  // parts between two slashes that are empty
 	Backslashes = "%5C" // percent-encoded: some servers read slashes
 )
 
-// PathParts are what [Config.AllowInPath] may name.
+// PathParts returns the valid values of [Config.AllowInPath].
 func PathParts() []string { return []string{EmptyParts, Backslashes} }
 
-// staysBelow wants that no reading of a path leaves the base URL. Servers differ: some decode a path twice, cut its parts at a ";", trim them, or read
-// a backslash as a slash. So no part may be "." or ".." in any reading. Else a part may hold whatever encodeURIComponent of JavaScript makes, a URL
-// too, but for backslashes.
+// staysBelow returns an error if a path leaves the base URL in any reading. Servers differ: some decode a path twice, cut its parts at a ";", trim them,
+// or read a backslash as a slash. So no part may be "." or ".." in any reading. Otherwise a part may hold anything that JavaScript's encodeURIComponent
+// returns, a URL too, except backslashes.
 func staysBelow(path string, allowed []string) error {
 	if strings.Contains(path, "//") && !slices.Contains(allowed, EmptyParts) {
 		return errors.New("has an empty part between two slashes: where the API wants that, set allow_in_path = [\"//\"]")
@@ -81,7 +81,7 @@ func staysBelow(path string, allowed []string) error {
 	return errors.New("is percent-encoded too often")
 }
 
-// mostReadings is how often a path is decoded. Each time takes one level of percent-encoding off.
+// mostReadings is how often a path is decoded. Each time removes one level of percent-encoding.
 const mostReadings = 8
 
 func isSeparator(r rune) bool { return r == '/' || r == '\\' }
@@ -99,8 +99,8 @@ func climbs(part string) bool {
 	return part == "." || part == ".."
 }
 
-// encoded is what a decoder makes another character of.
+// encoded matches text that a decoder replaces by another character.
 var encoded = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 
-// overlong makes of characters in more bytes than UTF-8 has for them what lax decoders make of them.
+// overlong replaces characters in more bytes than UTF-8 needs, as lax decoders do.
 var overlong = strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/", "\xc1\x9c", `\`)

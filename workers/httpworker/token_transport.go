@@ -6,12 +6,12 @@ import (
 	"net/http"
 )
 
-// maxTokenAnswer bounds the answer of an OAuth server, in bytes. Package oauth2 makes a tree of values of it, and of up to 1 MiB.
+// maxTokenAnswer bounds the response of an OAuth server, in bytes. Package oauth2 would build a tree of values from up to 1 MiB.
 const maxTokenAnswer = 64 << 10
 
 var errTokenAnswer = errors.New("it answers with more than 64 KiB")
 
-// tokenTransport bounds the answers to requests for tokens. Of one that is no success, the beginning is read, so that its status is told.
+// tokenTransport bounds the responses to token requests. Of an error response it reads only the beginning, so the fault can name its status.
 type tokenTransport struct{ next http.RoundTripper }
 
 func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -31,7 +31,7 @@ func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// endOf is the end of a body, or an error if something more comes.
+// endOf returns the end of a body, or an error if there are more bytes.
 type endOf struct{ body io.Reader }
 
 func (e endOf) Read(part []byte) (int, error) {

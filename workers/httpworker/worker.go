@@ -26,7 +26,7 @@ type Worker struct {
 
 var _ shaper.BatchWorker = (*Worker)(nil)
 
-// New makes a worker, or returns what [Config.Validate] and [outgoing.TLS.Check] say of config.
+// New makes a worker, or returns the error of [Config.Validate] or [outgoing.TLS.Check].
 func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (w *Worker) Close() {
 	}
 }
 
-// Deliver makes one attempt: see [outgoing.Sender.Send]. Where a token is needed, it is there before the permit is used.
+// Deliver makes one attempt: see [outgoing.Sender.Send]. If it needs a token, it gets the token before it uses the permit.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 	return w.deliver(ctx, attempt, false)
 }
@@ -76,7 +76,7 @@ func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch b
 	return w.judge(outcome, credentials, attempt)
 }
 
-// Open makes one attempt as Deliver does, and returns its answer as soon as that begins: see [outgoing.Sender.Open]. After a 401 to credentials that
+// Open makes one attempt as Deliver does, and returns its response as soon as that begins: see [outgoing.Sender.Open]. After a 401 to credentials that
 // were replaced meanwhile, the outcome is [shaper.ResultHeld] with [workers.ReasonCredentials]: another attempt has the new ones.
 func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Answer, shaper.Outcome) {
 	req, credentials, outcome := w.prepare(ctx, attempt)
@@ -95,8 +95,8 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt) (*outgoing.A
 	return answer, outcome
 }
 
-// prepare makes the request of an attempt, and gets the token that it needs. It returns the credentials of the request, nil for a request that has
-// none. Without a request, the outcome says why.
+// prepare builds the request of an attempt, and gets the token that it needs. It returns the credentials of the request, nil for a request without any.
+// Without a request, the outcome says why.
 func (w *Worker) prepare(ctx context.Context, attempt *shaper.Attempt) (*outgoing.Request, *sent, shaper.Outcome) {
 	own, err := w.config.ownOf(attempt.Own)
 	if err != nil {
@@ -129,8 +129,8 @@ func (w *Worker) prepare(ctx context.Context, attempt *shaper.Attempt) (*outgoin
 	return req, credentials, shaper.Outcome{}
 }
 
-// DeliverBatch makes one attempt at several jobs: one request, whose Idempotency-Key is the batch's id. Its items are as
-// [workers.BatchFormat] says, and what becomes of each job as [workers.Policy.Outcomes] says.
+// DeliverBatch makes one attempt at several jobs: one request, whose Idempotency-Key is the batch's id. [workers.BatchFormat] defines its items, and
+// [workers.Policy.Outcomes] the outcome of each job.
 func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper.Outcome {
 	return w.config.Policy.Outcomes(batch, w.deliver(ctx, w.config.Batch.Attempt(batch), true), time.Now())
 }
@@ -154,12 +154,12 @@ func (c *Config) ownOf(flow *shaper.OwnDelivery) (*own, error) {
 	}
 	o := &own{base: c.home.base, headers: flow.Headers}
 	if flow.URL != "" {
-		o.base, _ = outgoing.ParseURL(flow.URL) // CheckFlow has seen it
+		o.base, _ = outgoing.ParseURL(flow.URL) // CheckFlow has checked it
 	}
 	return o, nil
 }
 
-// request makes the request of an attempt. credentials is nil for one that goes to another origin than that of the base URL.
+// request builds the request of an attempt. credentials is nil for a request to another origin than the base URL's.
 func (c *Config) request(attempt *shaper.Attempt, own *own, credentials *sent) (*outgoing.Request, error) {
 	if err := checkRequest(attempt.Method, attempt.Headers, attempt.Payload, c.reserved); err != nil {
 		return nil, err

@@ -2,14 +2,14 @@ package llm
 
 import "github.com/tundish-io/tundish/shaper"
 
-// account decides what a good response means for the outcome of an attempt: what is charged to budgets, nil as much as was reserved, what was used of
-// a model, nil nothing, and to which response both belong.
+// account sets what a good response charges to budgets (nil: what was reserved) and counts as use of a model (nil: none), and to which response both
+// belong.
 //
-// A response that reports its usage is charged it, whether the request names a model or not. A response without usage is charged its estimate if
-// it is of a model, and else nothing. A batch has limits of its own, so it is charged nothing.
+// A response that reports its usage is charged it, whether or not the request names a model. A response without usage is charged its estimate if a model
+// gave it, otherwise nothing. A batch has limits of its own, so it is charged nothing.
 //
-// A response whose model still works, such as one in the background, is charged what was reserved. Redis knows by its id which requests were charged,
-// and settles them by the first outcome that reports the usage, whichever process sends it: see [shaper.Response].
+// A response whose model still works, such as a background response, is charged what was reserved. Redis knows by the id of the response which requests
+// were charged. The first outcome that reports the usage settles them, whichever process sends it: see [shaper.Response].
 func (w *Worker) account(a *shaper.Attempt, ask *Ask, s spent, outcome *shaper.Outcome) {
 	r := ask.request
 	model := w.config.rowOf(r.model, s.model)

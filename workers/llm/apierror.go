@@ -11,16 +11,16 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// statusOverloaded is what a provider answers that is overloaded, and finds no fault with the request.
+// statusOverloaded is the status of a provider that is overloaded. The request itself is fine.
 const statusOverloaded = 529
 
-// apiError is an error as the APIs have it, in words. Members that are no text or number say nothing.
+// apiError is an error of the APIs, in words. Members that are no text or number are ignored.
 type apiError struct {
 	kind, code, status string
 	detail             string // the error_code of its details
 }
 
-// The members of an error, of its details, and that of an answer which is its error.
+// The members of an error, of its details, and of a response that is itself an error.
 var (
 	errorNames  = namesOf([]string{"type", "code", "status", "details"}) //nolint:gochecknoglobals // a constant
 	detailNames = namesOf([]string{"error_code"})                        //nolint:gochecknoglobals // a constant
@@ -38,7 +38,7 @@ var statusesOf = map[string]int{ //nolint:gochecknoglobals // a constant
 	"overloaded_error": statusOverloaded, "overloaded": statusOverloaded,
 }
 
-// word is a member as a text, a number as it is spelled; "" of anything else.
+// word returns a member as text, a number as it is spelled; "" for anything else.
 func word(member json.RawMessage) string {
 	if at := jsonscan.New(member); at.Kind() == '0' {
 		return string(member[:min(len(member), maxWord)])
@@ -46,7 +46,7 @@ func word(member json.RawMessage) string {
 	return textOf(member)
 }
 
-// named is the status that an error names: by a number, else by a word, else 500.
+// named returns the status that an error names: by a number, otherwise by a word, otherwise 500.
 func (e *apiError) named() int {
 	if e == nil {
 		return http.StatusInternalServerError
@@ -65,7 +65,7 @@ func (e *apiError) named() int {
 	return http.StatusInternalServerError
 }
 
-// said is what an error is called, for people.
+// said returns the name of an error, for people.
 func (e *apiError) said() string {
 	if e == nil {
 		return "error"
@@ -73,7 +73,7 @@ func (e *apiError) said() string {
 	return workers.Snippet([]byte(cmp.Or(e.kind, e.code, e.status, "error")))
 }
 
-// errorIn reads the error in an answer, alone or as the first of a list; nil if it has none.
+// errorIn reads the error in a response, alone or as the first of a list; nil if it has none.
 func errorIn(body []byte) *apiError {
 	text := bytes.TrimSpace(body)
 	jsonscan.Elements(text, func(first []byte) bool {

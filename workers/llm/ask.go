@@ -8,29 +8,28 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Ask is a request that a client makes to the API through Tundish, and whose answer passes to the client as it comes: see [Worker.Open].
+// Ask is a client's request to the API through Tundish. Its response is streamed to the client: see [Worker.Open].
 type Ask struct {
-	Units shaper.Units // that it is expected to use: none where it asks no model
+	Units shaper.Units // the expected usage: none if no model is asked
 	Body  []byte       // as the API is to get it
 
-	// Asked is the model that the client asked, where the request names another one in its place; else "".
+	// Asked is the model of the client's request, if another one replaces it; otherwise "".
 	Asked string
 
-	// Memory, if it is set, takes memory for what is read of the answer, in bytes, and returns false where there is none: the answer then passes on unread,
-	// and is charged what was reserved. Who sets it gives the memory back once the call is closed.
+	// Memory, if set, reserves n bytes of memory to parse the response, and returns false if there is none. The response then passes on unparsed and is
+	// charged what was reserved. The caller that sets Memory releases it after the call is closed.
 	Memory func(bytes int) bool
 
 	request *request
 	came    []byte // the body as the client sent it
-	hides   bool   // the chunk with the usage: only we have asked for it
+	hides   bool   // the chunk with the usage: only Tundish has requested it
 }
 
-// Ask reads a request to a path of the API. The API decides what is wrong with it: what Tundish cannot read reserves what is expected of such a
-// request. A chat that streams is made to tell its usage at the end, which OpenAI does on request only, unless the settings forbid it or the model
-// has refused it.
+// Ask reads a request to a path of the API. The API validates requests: where Tundish cannot parse one, it reserves the expected usage. A streaming chat
+// is made to report its usage at the end, which OpenAI does on request only, unless the settings forbid it or the model has refused it.
 func (w *Worker) Ask(path string, body []byte) *Ask { return w.AskOf(path, ReadBody(body)) }
 
-// AskOf is Ask of a body that is read already.
+// AskOf is Ask for a body that was read already.
 func (w *Worker) AskOf(path string, body *Body) *Ask {
 	r := w.requestOf(path, body)
 	a := &Ask{Units: w.config.estimate(r, w.learned), Body: body.text, came: body.text, request: r}
@@ -52,7 +51,7 @@ func (w *Worker) requestOf(address string, body *Body) *request {
 	case len(body.text) == 0 || path.asksNoModel():
 		r.asks = asksNothing
 	case r.asks == asksUnknown:
-		r.input = max(r.input, inputReferences) // of which nothing is seen
+		r.input = max(r.input, inputReferences) // their content is unknown
 		if path.model != "" {
 			r.asks = asksModel
 		}
@@ -60,7 +59,7 @@ func (w *Worker) requestOf(address string, body *Body) *request {
 	return r
 }
 
-// withoutUsage is the ask as the client sent it.
+// withoutUsage returns the ask as the client sent it.
 func (a *Ask) withoutUsage() *Ask {
 	plain := *a
 	plain.Body, plain.hides = a.came, false

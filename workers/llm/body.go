@@ -10,7 +10,7 @@ import (
 // Body is the body of a request to the API, read once. It is not changed.
 type Body struct {
 	text   []byte
-	object map[string]json.RawMessage // what is read of it; nil: it is no JSON object
+	object map[string]json.RawMessage // the members that were read; nil: it is no JSON object
 	twice  string                     // a member that is there twice; "" none is
 }
 
@@ -21,7 +21,7 @@ func ReadBody(text []byte) *Body {
 	return b
 }
 
-// Model is the model that the path of a request names, else its body; "" none.
+// Model returns the model in the path of a request, otherwise in its body; "" none.
 func (b *Body) Model(path string) string {
 	if named := endpointOf(path).model; named != "" {
 		return named
@@ -29,8 +29,8 @@ func (b *Body) Model(path string) string {
 	return textOf(b.object["model"])
 }
 
-// WithModel returns the path and the body of a request with another model where [Body.Model] finds it, all else as it is spelled. ok is false of a
-// request that names no model, or names two in its body: an API may take either.
+// WithModel returns the path and the body of a request with another model where [Body.Model] finds it, all else unchanged. ok is false for a request
+// that names no model, or names two in its body: an API may use either.
 func (b *Body) WithModel(path, model string) (newPath string, body *Body, ok bool) {
 	if e := endpointOf(path); e.model != "" {
 		return e.withModel(path, model), b, true
@@ -42,10 +42,10 @@ func (b *Body) WithModel(path, model string) (newPath string, body *Body, ok boo
 	return path, ReadBody(withMember(b.text, "model", quoted)), true
 }
 
-// usageOption is the member with which OpenAI is asked for the usage of a stream.
+// usageOption is the member that requests the usage of a stream from OpenAI.
 const usageOption = "stream_options"
 
-// askForUsage returns the body of a chat that asks for its usage, and whether it did not do so itself.
+// askForUsage returns the body of a chat that requests its usage, and whether it did not do so itself.
 func (b *Body) askForUsage() (asking []byte, isOurs bool) {
 	options := b.object[usageOption]
 	if !isGiven(options) {
@@ -58,12 +58,12 @@ func (b *Body) askForUsage() (asking []byte, isOurs bool) {
 	return withMember(b.text, usageOption, withMember(options, "include_usage", json.RawMessage("true"))), true
 }
 
-// maxOptions bounds the options of a stream that are added to, in bytes. Those of the API are some 50.
+// maxOptions bounds, in bytes, the stream options that Tundish adds to. The API's own options take about 50.
 const maxOptions = 4 << 10
 
 var usageNames = namesOf([]string{"include_usage"}) //nolint:gochecknoglobals // a constant
 
-// withMember returns a JSON object with a member of a value. All else stays as it is spelled.
+// withMember returns a JSON object with a member set to a value. All else is unchanged.
 func withMember(object []byte, name string, value json.RawMessage) []byte {
 	at := jsonscan.New(object) // the text is a valid object, so that there are no errors
 	var old json.RawMessage

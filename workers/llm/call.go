@@ -15,21 +15,21 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// readSize is how much of an answer is read at once.
+// readSize is how many bytes of a response are read at once.
 const readSize = 4 << 10
 
-// maxFault is how much of an error answer is read before it passes on.
+// maxFault is how many bytes of an error response are read before it is passed on.
 const maxFault = 64 << 10
 
 // Causes for which a call is cancelled.
 var (
-	// ErrClientGone is the cause with which the context of a call is to be cancelled whose client has gone.
+	// ErrClientGone is the cause with which to cancel the context of a call whose client has disconnected.
 	ErrClientGone = errors.New("llm: the client has gone")
 
 	errIdle = errors.New("llm: the answer stood still for longer than idle_timeout")
 )
 
-// Call is a call of the API whose answer passes to a client as it comes. It is not safe for concurrent use.
+// Call is a call of the API whose response is streamed to a client. It is not safe for concurrent use.
 type Call struct {
 	Status int
 	Header http.Header
@@ -38,23 +38,23 @@ type Call struct {
 	ask     *Ask
 	attempt *shaper.Attempt
 	answer  *outgoing.Answer
-	verdict shaper.Outcome  // of an error answer
+	verdict shaper.Outcome  // of an error response
 	ctx     context.Context //nolint:containedctx // of the call: it ends with it
 	cancel  context.CancelCauseFunc
 	idle    *time.Timer
 
-	stream *stream // reads an answer that streams; else nil
-	whole  []byte  // of another one: what is read for its usage, or to judge an error
-	unread []byte  // of an error answer: what is still to be passed on
+	stream *stream // reads a streaming response; otherwise nil
+	whole  []byte  // of a response that doesn't stream: what is parsed for its usage or its error
+	unread []byte  // of an error response: what is still to be passed on
 	buffer []byte
-	isCut  bool  // the answer is longer than whole, and no more of it is kept
-	begun  bool  // something of the answer came
+	isCut  bool  // the response is longer than whole, and the rest is dropped
+	begun  bool  // part of the response arrived
 	broken error // why it broke off; io.EOF: it did not
 }
 
-// Open makes one attempt at an ask, and returns when the API begins to answer. The payload of the attempt is that of the ask. Where the call is nil,
-// the outcome says why there is no answer. Of an error answer the outcome says what becomes of the job, and the call has the answer: pass it on, or
-// try again later. Else the outcome has no result, and [Call.Close] tells it.
+// Open makes one attempt at an ask, and returns when the API begins to respond. The ask is the payload of the attempt. If the call is nil, the outcome
+// says why there is no response. After an error response, the outcome says what becomes of the job, and the call holds the response: pass it on, or try
+// again later. Otherwise the outcome has no result yet: [Call.Close] returns it.
 func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*Call, shaper.Outcome) {
 	within, cancel := context.WithCancelCause(ctx)
 	ask.request.isOf(w.config, attempt)
@@ -96,11 +96,11 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*
 // isReplaced reports whether the API refused credentials that were replaced meanwhile: see [httpworker.Worker.Open].
 func isReplaced(o shaper.Outcome) bool { return o.Reason == workers.ReasonCredentials }
 
-// Attempt returns the attempt to which the call is the answer.
+// Attempt returns the attempt of the call.
 func (c *Call) Attempt() *shaper.Attempt { return c.attempt }
 
-// Next returns what is to be passed on to the client, as soon as it has come; [io.EOF] behind the last of it. Another error says why the answer
-// broke off. What it returns is good until the next call of it.
+// Next returns the next bytes for the client as soon as they arrive, and [io.EOF] after the last. Another error says why the response broke off. The
+// bytes are valid until the next call of Next.
 func (c *Call) Next() ([]byte, error) {
 	if len(c.unread) > 0 {
 		part := c.unread
@@ -125,7 +125,7 @@ func (c *Call) Next() ([]byte, error) {
 	return nil, c.broken
 }
 
-// pass takes in a part of the answer, and returns what is to be passed on.
+// pass reads a part of the response, and returns the bytes to pass on.
 func (c *Call) pass(part []byte) []byte {
 	if c.stream == nil {
 		c.keep(part)
@@ -138,7 +138,7 @@ func (c *Call) pass(part []byte) []byte {
 	return passed
 }
 
-// keep keeps a part of an answer that does not stream, as long as there is memory for it. From then on nothing is kept.
+// keep keeps a part of a response that does not stream, as long as there is memory for it. After that nothing is kept.
 func (c *Call) keep(part []byte) {
 	if c.isCut || len(part) == 0 {
 		return
@@ -158,7 +158,7 @@ func (c *Call) keep(part []byte) {
 	c.whole = append(c.whole, part[:need-len(c.whole)]...)
 }
 
-// Close ends the call and returns its outcome, with what it has used. A call that is closed before the end of its answer is cancelled.
+// Close ends the call and returns its outcome, with its usage. If the response has not ended, Close cancels the call.
 func (c *Call) Close() shaper.Outcome {
 	c.idle.Stop()
 	cause := context.Cause(c.ctx)
@@ -186,25 +186,25 @@ func (c *Call) Close() shaper.Outcome {
 	if c.stream != nil {
 		c.worker.metrics.streams(c.attempt.Bucket, -1)
 	}
-	if outcome.Used != nil && (c.stream == nil || c.stream.text == 0 && c.stream.usage == nil) { // a fault, and nothing came before it
+	if outcome.Used != nil && (c.stream == nil || c.stream.text == 0 && c.stream.usage == nil) { // a fault, and no output before it
 		return outcome
 	}
 	c.worker.account(c.attempt, c.ask, c.spent(), &outcome)
 	return outcome
 }
 
-// Reasons of answers that streamed, beside those of package workers.
+// Reasons of streamed responses, in addition to those of package workers.
 const (
 	ReasonCut         = "answer_cut"   // it broke off
-	ReasonStreamError = "stream_error" // it told an error once it had begun
+	ReasonStreamError = "stream_error" // an error event in a stream that had begun
 )
 
-// judge is the outcome of a whole answer that its status calls a success. One that is none has used nothing. What a request gets that asks for nothing,
-// such as a poll, may say that another one failed.
+// judge returns the outcome of a whole response with a success status. A fault has used nothing. A request that asks no model, such as a poll, may
+// report the fault of another one.
 func (c *Call) judge() shaper.Outcome {
 	r := c.response()
 	outcome := c.worker.config.HTTP.Policy.Judge(r)
-	isUnread := c.isCut && len(c.whole) == 0 // there was no memory: it is no answer without a body
+	isUnread := c.isCut && len(c.whole) == 0 // there was no memory: the response had a body
 	if outcome.Result == shaper.ResultDone && c.stream == nil && c.ask.request.asks != asksNothing && !isUnread {
 		if fault, ok := judged(c.worker.config.HTTP.Policy, r); ok {
 			outcome = fault
@@ -216,12 +216,12 @@ func (c *Call) judge() shaper.Outcome {
 	return outcome
 }
 
-// response is the answer as far as it was read, for a policy to judge.
+// response returns the part of the response that was read, for a policy to judge.
 func (c *Call) response() *workers.Response {
 	return &workers.Response{Status: c.Status, Header: c.Header, Body: c.whole, At: time.Now(), Number: c.attempt.Number}
 }
 
-// spent is what the call has used.
+// spent returns the usage of the call.
 func (c *Call) spent() spent {
 	if c.stream != nil {
 		return c.worker.config.chargeStream(c.ask.request, c.stream, c.worker.learned)

@@ -2,15 +2,15 @@ package llm
 
 import "github.com/tundish-io/tundish/shaper"
 
-// Bounds of what is remembered of responses.
+// Bounds of the responses that are remembered.
 const (
 	rememberedIDs = 10_000 // of all callers
 	maxID         = 200    // bytes of an id; a longer one is not remembered
 )
 
-// begun remembers the requests that this process has sent and whose usage comes later, by the id of their response: what a poll reports teaches of
-// them. What they are charged is in Redis: see [shaper.Response]. A caller has no more than it leaves free: beyond that its own oldest goes. The zero
-// value is ready. It is not safe for concurrent use.
+// begun remembers, by the id of the response, the requests that this process has sent and whose usage comes later. A poll that reports the usage updates
+// the learned estimates. Redis keeps what was charged: see [shaper.Response]. A caller has at most as many entries as it leaves free; after that its
+// oldest entry is dropped. The zero value is ready. It is not safe for concurrent use.
 type begun struct {
 	byID map[string]*request // nil: the usage was reported
 	ids  map[string][]string // of byID, by the caller that was first to have the id, the oldest first
@@ -30,7 +30,7 @@ func (b *begun) set(id, caller string, r *request) {
 	b.byID[id] = r
 }
 
-// makeRoom forgets the oldest id of a caller that has its share, and of the one that has most where none is free.
+// makeRoom drops the oldest id of a caller that has its share, and of the caller with the most if none is free.
 func (b *begun) makeRoom(caller string) {
 	free, held := rememberedIDs-len(b.byID), len(b.ids[caller])
 	if mayHave(free, held) {
@@ -50,7 +50,7 @@ func (b *begun) makeRoom(caller string) {
 	}
 }
 
-// begins remembers the request of a response whose usage comes later, and who sent it. Of a run, which has several, the first one counts.
+// begins remembers the request of a response whose usage comes later, and its caller. A run has several requests: the first one counts.
 func (l *Learned) begins(id, caller string, r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,8 @@ func (l *Learned) begins(id, caller string, r *request) {
 	}
 }
 
-// ends returns the request of a response, nil if it is not known, and whether this process sees its usage for the first time. caller is who asked.
+// ends returns the request of a response, nil if it is not known, and whether this process sees its usage for the first time. caller is the caller of
+// the poll.
 func (l *Learned) ends(id, caller string) (r *request, isFirst bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +69,7 @@ func (l *Learned) ends(id, caller string) (r *request, isFirst bool) {
 	return r, !known || r != nil
 }
 
-// roleOf is what a request has to do with the response that reports its usage, or is open: nil if the usage is of that request alone.
+// roleOf returns the relation of a request to the response that reports its usage, or is open: nil if the usage is of that request alone.
 func (w *Worker) roleOf(r *request, s *spent, model string) *shaper.Response {
 	of := &shaper.Response{ID: s.id}
 	switch {

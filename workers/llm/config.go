@@ -15,10 +15,10 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// table is that of the worker in the configuration.
+// table is the worker's table in the configuration.
 const table = "llm"
 
-// API is the form of requests, answers and errors. Many providers serve that of OpenAI.
+// API is the form of requests, responses and errors. Many providers serve OpenAI's.
 type API string
 
 // The APIs.
@@ -40,39 +40,39 @@ const (
 	maxModelBytes = 200 // of a model's name
 )
 
-// Config says which API the jobs of a bucket go to, and how their tokens are counted.
+// Config selects the API of a bucket's jobs, and how their tokens are counted.
 type Config struct {
 	API API
 
-	// HTTP are the settings of the requests, those of the worker http. Its Table is ignored.
+	// HTTP are the settings of the requests, as of the worker http. Its Table is ignored.
 	HTTP httpworker.Config
 
-	// Models are patterns of the models that jobs may name, as [path.Match] reads them: "gpt-4o-mini*". A * matches no slash, so "*/*"
-	// matches "meta/llama". Empty: any model. The name is the deployment in the path, else the model in the body. A client's request that
-	// names neither is not bounded by them.
+	// Models are patterns of the models that jobs may name, as [path.Match] reads them: "gpt-4o-mini*". A * matches no slash, so "*/*" matches
+	// "meta/llama". Empty: any model. The name is the deployment in the path, otherwise the model in the body. A client's request that names neither is
+	// not bounded by them.
 	Models []string
 
-	// ExpectedOutput is how many tokens an answer is expected to have, until [Learned] knows better.
+	// ExpectedOutput is the expected number of output tokens of a response, until [Learned] has an estimate.
 	ExpectedOutput int64
 
-	// ExpectedInput is how many tokens of input a request is expected to have that are not in its body, until [Learned] knows better: of each
-	// document, or of what the request refers to or has the provider search. At least 1.
+	// ExpectedInput is the expected number of input tokens outside of the body, until [Learned] has an estimate. It applies to each document, and to what
+	// the request refers to or has the provider search. At least 1.
 	ExpectedInput int64
 
 	// IncludeUsage adds stream_options.include_usage to a streaming chat of a client, see [Worker.Ask]: OpenAI reports the usage of a stream on
 	// request only.
 	IncludeUsage bool
 
-	// CountMaxTokens says that the provider counts the maximum that a request names when it takes the request in, whatever the answer has. The
-	// request reserves that maximum, and its charge is no lower. A request without a maximum has no such bound.
+	// CountMaxTokens says that the provider counts the maximum that a request names when it accepts the request, whatever the response has. The request
+	// reserves that maximum, and its charge is no lower. A request without a maximum has no such bound.
 	CountMaxTokens bool
 
-	// IdleTimeout is how long an answer that passes to a client may stand still: see [Worker.Open]. 0 means DefaultIdleTimeout.
+	// IdleTimeout is how long a response that is streamed to a client may stand still: see [Worker.Open]. 0 means DefaultIdleTimeout.
 	IdleTimeout time.Duration
 }
 
-// DefaultConfig returns the defaults for an API: those of the worker http with [DefaultTimeout], and any model. OpenAI counts the maximum
-// that a request names, Anthropic does not.
+// DefaultConfig returns the defaults for an API: the defaults of the worker http with [DefaultTimeout], and any model. OpenAI counts the maximum that a
+// request names, Anthropic does not.
 func DefaultConfig(api API) Config {
 	c := Config{
 		API: api, HTTP: httpworker.DefaultConfig(), ExpectedOutput: DefaultExpectedOutput, ExpectedInput: DefaultExpectedInput, IncludeUsage: true,
@@ -115,8 +115,8 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, c.http().Validate())...)
 }
 
-// accountHeaders name the account of a provider that pays for a call, and whose limits count it. With the bucket's key that is the operator's choice:
-// the bucket's headers may have them, and those of its flows.
+// accountHeaders name the account of a provider that pays for a call, and whose limits count it. With the bucket's key the operator chooses the account:
+// the headers of the bucket and of its flows may set them.
 var accountHeaders = []string{"openai-organization", "openai-project", "x-goog-user-project"}
 
 func (c Config) idle() time.Duration { return cmp.Or(c.IdleTimeout, DefaultIdleTimeout) }
@@ -138,7 +138,7 @@ func (c Config) CheckJob(job *shaper.Job) error {
 	return errors.Join(c.http().CheckJob(job), err)
 }
 
-// read takes in the request of a job, and reports every fault, joined, each a [*shaper.FieldError] that repeats nothing of the prompt.
+// read parses the request of a job. It returns all faults, joined, each a [*shaper.FieldError] that repeats nothing of the prompt.
 func (c Config) read(method, address string, payload []byte) (*request, error) {
 	var errs []error
 	if method != "" && method != http.MethodPost {
@@ -164,7 +164,7 @@ func (c Config) read(method, address string, payload []byte) (*request, error) {
 // Takes reports whether jobs may name the model.
 func (c Config) Takes(model string) bool {
 	return len(c.Models) == 0 || slices.ContainsFunc(c.Models, func(pattern string) bool {
-		matches, _ := path.Match(pattern, model) // Validate has seen the pattern
+		matches, _ := path.Match(pattern, model) // Validate has checked the pattern
 		return matches
 	})
 }

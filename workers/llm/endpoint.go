@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// endpoint is what the path of a request says.
+// endpoint is the parsed path of a request.
 type endpoint struct {
 	model string // the deployment that the path names; "" none
 	base  string // the deployment that the base URL names, for a request that names no model; "" none
@@ -15,7 +15,7 @@ type endpoint struct {
 	isOfThread bool // of OpenAI's assistants
 
 	at     int    // the segment that names the model
-	method string // ":" and the method behind its name; "" none
+	method string // ":" and the method after its name; "" none
 }
 
 // endpoint reads the path of a request, or its URL.
@@ -66,10 +66,10 @@ func (e endpoint) withModel(address, model string) string {
 	return address
 }
 
-// googleMethods are the methods of models, behind their name. The name of a fine-tuned model of OpenAI has colons, too.
+// googleMethods are the methods of models, after their name. The name of a fine-tuned model of OpenAI has colons, too.
 var googleMethods = []string{"generateContent", "streamGenerateContent", "rawPredict", "streamRawPredict", "predict", "embedContent", "batchEmbedContents", "countTokens"}
 
-// short is a name of a model, cut to the longest that is told apart.
+// short returns a model's name, cut to maxModelBytes.
 func short(model string) string { return model[:min(len(model), maxModelBytes)] }
 
 // isEmbedding reports whether the API returns vectors, and no text.
@@ -81,7 +81,7 @@ var withoutModel = []string{
 	"parts", "threads", "uploads", "vector_stores",
 }
 
-// asksNoModel reports whether the path is of such a request. A message of a thread is stored, and a run asks a model.
+// asksNoModel reports whether the path asks no model. A message of a thread is stored, and a run asks a model.
 func (e endpoint) asksNoModel() bool {
 	return slices.Contains(withoutModel, e.last) || e.isOfThread && e.last == "messages"
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// How many tokens are expected where nothing else is known.
+// The expected tokens where nothing else is known.
 const (
 	tokensPerByte = 0.3
 	tokensPerFile = 1600
 )
 
-// Estimate returns what a request to a path of the API reserves, by its body.
+// Estimate returns the tokens that a request to a path of the API reserves, by its body.
 //
-// Input is 0.3 tokens for each byte of text, or what learned knows of the model, and 1,600 for each image. Input that is not in the body, such as
-// a PDF, an earlier response or what a search finds, is c.ExpectedInput, or what learned knows of requests of that kind. Output is the maximum
-// that the request names if c counts it. Else it is the expected output, at most that maximum. A request for several choices, or with several
-// prompts, reserves that many times. learned may be nil.
+// Input is 0.3 tokens for each byte of text, or the learned estimate of the model, and 1,600 for each image. Input that is not in the body, such as a
+// PDF, an earlier response or the results of a search, is c.ExpectedInput, or the learned estimate for requests of that kind. Output is the maximum that
+// the request names if c counts it, otherwise the expected output, at most that maximum. A request for several choices, or with several prompts,
+// reserves that many times. learned may be nil.
 //
-// The error is what [Config.CheckJob] says of such a body.
+// The error is that of [Config.CheckJob] for such a body.
 func Estimate(c Config, path string, body []byte, learned *Learned) (shaper.Units, error) {
 	r, err := c.read("", path, body)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c Config) estimate(r *request, learned *Learned) shaper.Units {
 	return shaper.Units{shaper.UnitInput: atMost(input), shaper.UnitOutput: output}
 }
 
-// unknown is what is expected of a kind of input where nothing is learned.
+// unknown returns the configured expectation for a kind of input, for use while there is no learned estimate.
 func (c Config) unknown(kind input) expectation {
 	e := expectation{perByte: tokensPerByte, output: float64(c.ExpectedOutput)}
 	if kind != inputText {
@@ -57,5 +57,5 @@ func (c Config) unknown(kind input) expectation {
 	return e
 }
 
-// wholeTokens is the next whole number, within the bounds of a budget.
+// wholeTokens rounds up to a whole number, within the bounds of a budget.
 func wholeTokens(n float64) int64 { return int64(math.Ceil(min(max(n, 0), shaper.MaxBudgetAmount))) }

@@ -9,19 +9,19 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// noMoney are the words by which providers say that an account is out of credit or over its limit of spending. Only people can change that.
+// noMoney are the words by which providers report that an account is out of credit or over its spending limit. Only an operator can change that.
 var noMoney = []string{
 	"insufficient_quota",           // OpenAI, 429: the type and the code of the error
 	"billing_error",                // Anthropic, 402: its type
 	"enforced_spend_limit_reached", // Anthropic, 429: the code in its details
 }
 
-// A provider that is overloaded answers 529, finds no fault with the request, and often names no time. The scope then waits for overloadedHold:
-// an hour of that would spend the attempts of a whole backlog.
+// An overloaded provider responds with 529, doesn't blame the request, and often names no time. The scope then waits for overloadedHold: without it, an
+// hour of overload would spend the attempts of a whole backlog.
 const overloadedHold = time.Second
 
-// noMoneyIn returns the word in the body of an error by which a provider says that the account is out of credit, "" if none is there. The body is
-// {"error": {…}}, alone or, as Gemini answers in the form of OpenAI, as the first of a list.
+// noMoneyIn returns the word in an error body by which a provider says that the account is out of credit, "" if there is none. The body is {"error":
+// {…}}, alone or, as in Gemini's OpenAI-compatible API, the first element of a list.
 func noMoneyIn(body []byte) string {
 	said := errorIn(body)
 	if said == nil {
@@ -35,10 +35,10 @@ func noMoneyIn(body []byte) string {
 	return ""
 }
 
-// judge changes the outcome of an error answer by what its body says beyond [workers.Policy.Judge].
+// judge changes the outcome of an error response by the details in its body that [workers.Policy.Judge] does not read.
 //
-// Without money the scope is held for as long as its bucket permits, whatever the policy says of holds: each job would fail, and spend its
-// attempts. An overload that names no time holds for a short time. A rule of the bucket has decided already.
+// Without money the scope is held for as long as its bucket permits, whatever the policy says of holds: each job would fail, and spend its attempts. An
+// overload that names no time holds for a short time. A rule of the bucket has decided already.
 func judge(policy workers.Policy, outcome shaper.Outcome, body []byte) shaper.Outcome {
 	if outcome.Reason == workers.ReasonRule {
 		return outcome

@@ -7,13 +7,13 @@ import (
 	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
-// input is the kind of a request by its input. Each kind teaches estimates of its own kind only.
+// input is the kind of a request by its input. Each kind has estimates of its own.
 type input int
 
 // The kinds. Of a request of several kinds, the last one counts.
 const (
 	inputText       input = iota // all of it is in the body: text, and images
-	inputDocuments               // it has documents, whose tokens their bytes do not tell
+	inputDocuments               // it has documents, whose tokens don't follow from their bytes
 	inputReferences              // the provider has part of it: earlier responses, a conversation, a stored prompt, a thread
 	inputSearches                // tools that the provider runs add to it: web search, file search, connectors
 
@@ -26,13 +26,13 @@ var references = []string{"previous_response_id", "conversation", "assistant_id"
 // searches are members with which the provider searches.
 var searches = []string{"web_search_options", "data_sources", "search_parameters", "plugins", "mcp_servers"}
 
-// clientTools are the types of tools that the client runs, or that add no input, in both APIs. Anthropic's have dates behind them.
+// clientTools are the types of tools that the client runs, or that add no input, in both APIs. Anthropic's end with dates.
 var clientTools = []string{
 	"", "function", "custom", "namespace", "local_shell", "apply_patch", "computer", "image_generation",
 	"bash", "text_editor", "memory",
 }
 
-// readInput finds out what kind the input of a request is of.
+// readInput finds the kind of a request's input.
 func (r *request) readInput(object map[string]json.RawMessage) {
 	isNamed := func(name string) bool { return isGiven(object[name]) }
 	switch {
@@ -67,7 +67,7 @@ func isClientTool(kind []byte) bool {
 	})
 }
 
-// unseen is how many parts of the input are not in the body.
+// unseen returns how many parts of the input are not in the body.
 func (r *request) unseen() int64 {
 	switch r.input {
 	case inputText:
@@ -79,7 +79,7 @@ func (r *request) unseen() int64 {
 	}
 }
 
-// promptsIn is how many prompts a member has: a list of texts, or of lists of tokens, has many, and one list of tokens is one.
+// promptsIn returns the number of prompts in a member: a list of texts, or of lists of tokens, has many, and one list of tokens is one.
 func promptsIn(value json.RawMessage) int64 {
 	if len(value) == 0 || value[0] != '[' {
 		return 1
@@ -95,7 +95,7 @@ func promptsIn(value json.RawMessage) int64 {
 	return max(prompts, 1)
 }
 
-// isListOfTexts reports whether a member is a list of texts or of tokens, as embeddings take it: responses take a list of objects.
+// isListOfTexts reports whether a member is a list of texts or of tokens, as for embeddings: responses have a list of objects.
 func isListOfTexts(value json.RawMessage) (is bool) {
 	jsonscan.Elements(value, func(element []byte) bool {
 		is = element[0] != '{'

@@ -7,29 +7,27 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Bounds of what is learned.
+// Bounds of the learned estimates.
 const (
-	learnedModels = shaper.MaxLessons - 1 // that are told apart
-	learnedLast   = 100                   // answers that count, about
-	learnedLeast  = 10                    // answers before which nothing is known
+	learnedModels = shaper.MaxLessons - 1 // with an estimate of their own
+	learnedLast   = 100                   // responses that count, about
+	learnedLeast  = 10                    // responses before an estimate is used
 )
 
-// Learned is what the answers of each model have taught about the next ones: how many input tokens a byte of text has, how many there are beside
-// the text, and how many output tokens an answer has. Each is the mean of the last answers plus their standard deviation. Fewer than 10 answers
-// teach nothing.
+// Learned holds the learned estimates of each model: input tokens for each byte of text, input tokens outside of the text, and output tokens of a
+// response. Each is the mean of the last responses plus one standard deviation. With fewer than 10 responses there is no estimate.
 //
-// Requests are of four kinds, see [Estimate]: plain text, documents, references, searches. Each kind teaches of itself only, so that what a web
-// search adds is not expected of a text. A byte of text is one token at most.
+// Requests are of four kinds, see [Estimate]: plain text, documents, references, searches. Each kind has estimates of its own, so the input that a web
+// search adds is not expected of plain text. A byte of text is one token at most.
 //
-// Up to 50 answers count alike. Of more, the mean is exponentially weighted: each new answer counts for a fiftieth, so that the weights
-// have the mean age of the last 100 answers. The first 50 models that answer are told apart, of which one caller alone names half, and two that
-// name as many as they can a third each. All others count as one, and so does a model with the name "other".
+// Up to 50 responses count alike. After that the mean is exponentially weighted: each new response weighs about 2 %, so the mean age of the weights is
+// that of the last 100 responses. The first 50 models that respond have estimates of their own. One caller alone can name half of them, and two callers
+// that name as many as they can a third each. All other models share one estimate, and so does a model with the name "other".
 //
-// A Learned is in memory. A dispatcher stores it beside its bucket and shares it with other processes: see [Learned.Adopt]. Which requests are
-// still at work, and which models refuse to report the usage of streams, is not shared.
+// A Learned is in memory. A dispatcher stores it with its bucket and shares it with other processes: see [Learned.Adopt]. Which requests are still at
+// work, and which models refuse to report the usage of streams, is not shared.
 //
-// The zero value is ready, and nil knows nothing. A Learned is safe for concurrent use: a worker and the programs that enqueue for it may
-// share one.
+// The zero value is ready, and nil has no estimates. A Learned is safe for concurrent use: a worker and the programs that enqueue for it may share one.
 type Learned struct {
 	mu       sync.Mutex
 	models   map[string]*lesson
@@ -38,16 +36,17 @@ type Learned struct {
 	refusals refusals
 }
 
-// otherModels is the name of all models that are not told apart.
+// otherModels is the name of all models without an estimate of their own.
 const otherModels = "other"
 
-// unknownModel is the name of the model of requests that name none, where the response names none either.
+// unknownModel is the name of the model if neither the request nor the response names one.
 const unknownModel = "unknown"
 
-// mostPerByte is how many tokens a byte of text has at most: tokenizers begin with bytes and merge them. What is above that is not of the text.
+// mostPerByte is the highest number of tokens for a byte of text: tokenizers begin with bytes and merge them. Tokens above it are counted as input
+// outside of the text.
 const mostPerByte = 1
 
-// note takes in an answer that told its usage. An answer to a request with images teaches no input: its tokens are of text and images together.
+// note adds the usage of a response to the estimates. A response to a request with images adds no input: its tokens are of text and images together.
 func (l *Learned) note(r *request, used shaper.Units) {
 	if l == nil || r.asks == asksNothing {
 		return
@@ -68,7 +67,7 @@ func (l *Learned) note(r *request, used shaper.Units) {
 	kind.output.add(float64(used[shaper.UnitOutput]) / float64(r.choices))
 }
 
-// nameOf is the model, or the name of the others if it is not told apart. caller is who names it.
+// nameOf returns the model, or [otherModels] if the model has no estimate of its own. caller is the caller that names it.
 func (l *Learned) nameOf(model, caller string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,10 +77,10 @@ func (l *Learned) nameOf(model, caller string) string {
 	return model
 }
 
-// expectation is what a request usually uses: input tokens of a byte, those of a part that is not in the body, and output tokens of a choice.
+// expectation is the usual usage of a request: input tokens of a byte, input tokens of a part outside of the body, and output tokens of a choice.
 type expectation struct{ perByte, unseen, output float64 }
 
-// usual returns what requests of a kind usually use. What is not known stays as given.
+// usual returns the usual usage of requests of a kind. Values without a learned estimate stay as given.
 func (l *Learned) usual(model string, kind input, e expectation) expectation {
 	if l == nil {
 		return e
@@ -93,7 +92,7 @@ func (l *Learned) usual(model string, kind input, e expectation) expectation {
 	return expectation{of.perByte.or(e.perByte), of.kinds[kind].unseen.or(e.unseen), of.kinds[kind].output.or(output)}
 }
 
-// of returns the lesson on a model, an empty one of a model that has none and may get one. It requires that l.mu is held.
+// of returns the estimate of a model, or an empty one if the model has none and there is room for it. It requires that l.mu is held.
 func (l *Learned) of(model string) *lesson {
 	switch known := l.models[model]; {
 	case known != nil:
@@ -104,8 +103,8 @@ func (l *Learned) of(model string) *lesson {
 	return &lesson{}
 }
 
-// make returns the lesson on a model. A new model gets its own if there is room and its caller, "" none, has no more than it leaves free. It requires
-// that l.mu is held.
+// make returns the estimate of a model. A new model gets its own if there is room and the caller's share allows it; see hasRoom. caller may be "". It
+// requires that l.mu is held.
 func (l *Learned) make(model, caller string) *lesson {
 	if l.models[model] == nil && model != otherModels && hasRoom(l.models, func(m *lesson) string { return m.caller }, learnedModels, caller) {
 		if l.models == nil {
@@ -119,7 +118,8 @@ func (l *Learned) make(model, caller string) *lesson {
 	return &l.others
 }
 
-// hasRoom reports whether a caller may have another one of at most so many: it has no more than it leaves free. "" is no caller and has no share.
+// hasRoom reports whether a caller may add an entry, where most is the bound of all: a caller has no more entries than it leaves free. "" is no caller
+// and has no share.
 func hasRoom[T any](all map[string]T, callerOf func(T) string, most int, caller string) bool {
 	free, held := most-len(all), 0
 	for _, one := range all {
@@ -130,7 +130,7 @@ func hasRoom[T any](all map[string]T, callerOf func(T) string, most int, caller 
 	return mayHave(free, held)
 }
 
-// mayHave is the rule of shares: a caller has no more than it leaves free, and one that has nothing gets one.
+// mayHave reports whether a caller with held entries may add one: it has no more than it leaves free, and a caller without entries gets one.
 func mayHave(free, held int) bool { return free > 0 && (held == 0 || held+1 <= free) }
 
 // average follows numbers.
@@ -139,7 +139,7 @@ type average struct {
 	mean, variance float64
 }
 
-// leastWeight is that of a new number: with it, the weights of all have the mean age of the last learnedLast numbers.
+// leastWeight is the least weight of a new number. With it, the mean age of all weights is that of the last learnedLast numbers.
 const leastWeight = 2.0 / (learnedLast + 1)
 
 func (a *average) add(x float64) {
@@ -150,7 +150,7 @@ func (a *average) add(x float64) {
 	a.variance = (1 - weight) * (a.variance + weight*off*off)
 }
 
-// or is what is usual: the mean and one deviation.
+// or returns the mean plus one standard deviation, or unknown after fewer than learnedLeast numbers.
 func (a *average) or(unknown float64) float64 {
 	if a.n < learnedLeast {
 		return unknown

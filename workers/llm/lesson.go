@@ -9,21 +9,21 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// lesson is what is known of one model, or of all others.
+// lesson is the learned estimate of one model, or of all others.
 type lesson struct {
 	perByte average
 	kinds   [inputs]use
 
 	caller string // whose request was the first, by its mark; "" none
-	stored int64  // from how many answers the one beside the bucket is, as last seen; noRoom: it cannot be there
+	stored int64  // number of responses of the stored estimate, as last seen; noRoom: it cannot be stored
 }
 
 const noRoom = math.MaxInt64
 
-// use is what requests of a kind use: input that is not in the body, of each part, and output. Each answer is in output.
+// use is the usage of requests of a kind: input outside of the body, of each part, and output. Each response counts in output.
 type use struct{ unseen, output average }
 
-// answers is from how many answers it is.
+// answers returns the number of responses of the estimate.
 func (l *lesson) answers() (n int64) {
 	for i := range l.kinds {
 		n += l.kinds[i].output.n
@@ -31,11 +31,12 @@ func (l *lesson) answers() (n int64) {
 	return n
 }
 
-// Adopt takes in what is stored beside the bucket. Of two lessons on a model the one from more answers counts: this one is replaced by the
-// stored one, or [Learned.News] returns it. So processes that learn side by side agree on what one of them has learned, and what the
-// others have learned since they last agreed is dropped.
+// Adopt reads the estimates that are stored with the bucket. Of two estimates of a model, the one from more responses wins: Adopt replaces the local
+// one, or [Learned.News] returns it. So processes that learn in parallel agree on the estimate of one of them. What the others learned since they last
+// agreed is dropped.
 //
-// A process that delivers calls Adopt when it starts and then every few seconds, and stores the news. One that only enqueues calls Adopt.
+// A process that delivers calls Adopt when it starts and then every few seconds, and stores the result of News. A process that only enqueues calls
+// Adopt.
 func (l *Learned) Adopt(stored shaper.Lessons) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +66,7 @@ func (l *Learned) Adopt(stored shaper.Lessons) {
 	}
 }
 
-// News returns what is known from more answers than what Adopt has last seen.
+// News returns the estimates that are from more responses than the stored ones that Adopt last saw.
 func (l *Learned) News() shaper.Lessons {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,8 +83,8 @@ func (l *Learned) News() shaper.Lessons {
 	return news
 }
 
-// write is the lesson as it is stored: from how many answers a byte is known, its tokens, and the output of texts, each as mean and deviation; and where
-// there is more, what texts have beside, and of each other kind how many answers, what they have beside and their output.
+// write formats the estimate for Redis: the number of responses for tokens of a byte, those tokens, and the output of texts, each as mean and deviation.
+// Where there is more, it adds the input of texts outside of the body and, for each other kind, the number of responses, that input, and the output.
 func (l *lesson) write() shaper.Lesson {
 	var b strings.Builder
 	write := func(a *average) { fmt.Fprintf(&b, " %.6g %.6g", a.mean, math.Sqrt(a.variance)) }
@@ -103,7 +104,7 @@ func (l *lesson) write() shaper.Lesson {
 	return shaper.Lesson{Answers: l.answers(), Text: b.String(), Caller: l.caller}
 }
 
-// readLesson reads what write has written. ok is false of anything else, such as what a newer program has written.
+// readLesson reads the format of write. ok is false for anything else, such as the format of a newer program.
 func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
 	r := &lessonReader{words: strings.Fields(stored.Text)}
 	texts := &l.kinds[inputText]
@@ -131,7 +132,7 @@ func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
 	return l, true
 }
 
-// lessonReader reads the numbers of a lesson.
+// lessonReader reads the numbers of a stored estimate.
 type lessonReader struct {
 	words  []string
 	failed bool
@@ -156,5 +157,5 @@ func (r *lessonReader) average(a *average) {
 	a.variance = deviation * deviation
 }
 
-// mostAnswers is more than any lesson is from: a float has it exactly.
+// mostAnswers is above any number of responses, and a float represents it exactly.
 const mostAnswers = 1 << 53

@@ -6,9 +6,9 @@ import (
 	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
-// Bodies are bytes of others. What is read of them are parts of the body, found by [jsonscan]: no tree of values is made of one.
+// Bodies are bytes from callers and providers. [jsonscan] finds the parts that are read: no tree of values is built.
 
-// maxWord bounds a name, a type, a code or an id in a body, in bytes. What is behind that says nothing.
+// maxWord bounds a name, a type, a code or an id in a body, in bytes. The rest is cut.
 const maxWord = 256
 
 // names are the names of the members that are read of an object, by themselves.
@@ -24,7 +24,7 @@ func namesOf(lists ...[]string) names {
 	return n
 }
 
-// find returns which of the names a text in its quotes says, "" none of them.
+// find returns the name that a quoted text equals, "" if none.
 func (n names) find(quoted []byte) string {
 	var room [maxWord]byte
 	return n[string(jsonscan.Append(room[:0], quoted, maxWord))]
@@ -53,13 +53,13 @@ func members(text []byte, wanted names) (object map[string]json.RawMessage, twic
 	return object, twice
 }
 
-// isGiven reports whether a member is there and not null, which says as little to both APIs.
+// isGiven reports whether a member is present and not null: to both APIs null means absent.
 func isGiven(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
 // isObject reports whether a member is there and an object.
 func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }
 
-// textOf is what a member says that is a text, "" of anything else.
+// textOf returns the text of a member, "" if it is no text.
 func textOf(value json.RawMessage) string {
 	text, _ := jsonscan.Text(value, maxWord)
 	return text

@@ -17,8 +17,8 @@ const (
 	kindCached = "cached"
 	kindOutput = "output"
 
-	sourceReported  = "reported"  // the answer told it
-	sourceEstimated = "estimated" // it told none
+	sourceReported  = "reported"  // the response reported it
+	sourceEstimated = "estimated" // it reported none
 )
 
 // ratios are the bounds of tundish_llm_estimate_ratio.
@@ -27,16 +27,16 @@ var ratios = []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, 1, 1.25, 1.5, 2, 3, 4
 // seconds are the bounds of tundish_llm_first_byte_seconds: models think for long.
 var seconds = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 
-// Who has ended an answer.
+// What ended a response.
 const (
 	byProvider = "provider"
 	byClient   = "client"
 	byUs       = "us"
 )
 
-// Metrics count the tokens of good answers, and how they compare with what the requests reserved. Workers of any number of buckets share
-// one. The label "model" has the models that the worker's [Learned] tells apart, so callers cannot make series without a bound. A nil
-// *Metrics counts nothing. Metrics are safe for concurrent use.
+// Metrics count the tokens of good responses, and how they compare with the reservations. Workers of any number of buckets share one. The label "model"
+// has the models with an estimate of their own in the worker's [Learned], so callers cannot create unbounded series. A nil *Metrics counts nothing.
+// Metrics are safe for concurrent use.
 type Metrics struct {
 	tokens  *prometheus.CounterVec
 	ratio   *prometheus.HistogramVec
@@ -78,7 +78,8 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// count takes in a good answer of a model. asked is the model that the client asked instead, "" that model. reserved is what the attempt reserved of budgets: nothing in a bucket without any.
+// count counts a good response of a model. asked is the model that the client named instead, "" if it is the same. reserved is the attempt's reservation
+// of budgets: empty in a bucket without any.
 func (m *Metrics) count(bucket, model, asked string, s spent, reserved shaper.Units) {
 	if m == nil {
 		return
@@ -99,17 +100,17 @@ func (m *Metrics) count(bucket, model, asked string, s spent, reserved shaper.Un
 	})
 }
 
-// firstByte notes that an answer to a client begins.
+// firstByte records that a response to a client begins.
 func (m *Metrics) firstByte(a *shaper.Attempt) {
 	m.note(a.Bucket, func() { m.first.WithLabelValues(a.Bucket).Observe(time.Since(a.Slot()).Seconds()) })
 }
 
-// streams notes how many answers stream more.
+// streams changes the number of responses that stream.
 func (m *Metrics) streams(bucket string, more float64) {
 	m.note(bucket, func() { m.open.WithLabelValues(bucket).Add(more) })
 }
 
-// ended notes who has ended an answer to a client.
+// ended counts a response to a client by what ended it.
 func (m *Metrics) ended(bucket, by string) {
 	m.note(bucket, func() { m.endings.WithLabelValues(bucket, by).Inc() })
 }
@@ -125,7 +126,7 @@ func (m *Metrics) note(bucket string, change func()) {
 	change()
 }
 
-// Keep removes the series of buckets that are not there any more. What is counted of these afterwards makes new ones, until the next call.
+// Keep removes the series of removed buckets. What is counted of these afterwards makes new series, until the next call.
 func (m *Metrics) Keep(isThere func(bucket string) bool) {
 	if m == nil {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// faultIn returns the fault of an answer that its status calls a success: the status that it names instead, and what it says. It is 0 of a real
-// success. The answer may have been cut.
+// faultIn returns the fault of a response whose status is a success: the status and the message in its body. The status is 0 for a real success. The
+// response may have been cut.
 func faultIn(header http.Header, body []byte) (status int, said string) {
 	text := bytes.TrimSpace(body)
 	switch {
@@ -31,7 +31,7 @@ func faultIn(header http.Header, body []byte) (status int, said string) {
 		}
 		return 0, ""
 	}
-	answer, _ := members(text, faultNames) // of an answer that was cut there is none
+	answer, _ := members(text, faultNames) // a response that was cut has none
 	e := readError(answer["error"])
 	switch {
 	case word(answer["status"]) == "failed":
@@ -44,13 +44,14 @@ func faultIn(header http.Header, body []byte) (status int, said string) {
 	return faultOfChoices(answer["choices"])
 }
 
-// outputNames are the members of an answer that have what a model made; candidates are Google's. faultNames are all that say whether it is a fault.
+// outputNames are the members of a response that hold a model's output; candidates are Google's. faultNames are all members that show whether it is a
+// fault.
 var (
 	outputNames = []string{"choices", "output", "content", "data", "candidates"}
 	faultNames  = namesOf(outputNames, []string{"type", "status", "error"}) //nolint:gochecknoglobals // a constant
 )
 
-// faultOfChoices is the fault of an answer of which every choice is an error. It names the last one.
+// faultOfChoices returns the fault of a response in which every choice is an error. It names the last one.
 func faultOfChoices(choices json.RawMessage) (status int, said string) {
 	var last json.RawMessage
 	areErrors := jsonscan.Elements(choices, func(choice []byte) bool {
@@ -97,7 +98,7 @@ func isHTML(header http.Header, text []byte) bool {
 	return strings.HasPrefix(start, "<!doctype html") || strings.HasPrefix(start, "<html")
 }
 
-// judgeAs is the outcome of an answer whose status is a success and that names another one: as if it had that status. It has used nothing.
+// judgeAs returns the outcome of a response that has a success status and names another one: as if it had that status. It has used nothing.
 func judgeAs(policy workers.Policy, r *workers.Response, named int, said string) shaper.Outcome {
 	inner := *r
 	inner.Status, policy.Rules = named, nil
@@ -109,7 +110,7 @@ func judgeAs(policy workers.Policy, r *workers.Response, named int, said string)
 	return outcome
 }
 
-// judged is the outcome of an answer that its status calls a success; ok is false of a real one. A rule of the bucket that fits has the last word.
+// judged returns the outcome of a response with a success status; ok is false for a real success. A rule of the bucket that fits decides.
 func judged(policy workers.Policy, r *workers.Response) (outcome shaper.Outcome, ok bool) {
 	if nth, _ := policy.Rules.Fitting(r); nth > 0 {
 		return outcome, false
@@ -121,7 +122,7 @@ func judged(policy workers.Policy, r *workers.Response) (outcome shaper.Outcome,
 	return judgeAs(policy, r, named, said), true
 }
 
-// Judge is the outcome of a response to a request to a model, apart from what that has used: see [workers.Policy.Judge].
+// Judge returns the outcome of a response to a request to a model, without its usage: see [workers.Policy.Judge].
 func Judge(policy workers.Policy, r *workers.Response) shaper.Outcome {
 	outcome := policy.Judge(r)
 	if outcome.Result != shaper.ResultDone {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A provider that refuses stream_options is asked without them for as long. Then one request finds out whether it still does.
+// refusedFor is how long a provider that refuses stream_options is asked without them. Then one request checks whether it still refuses.
 const refusedFor = time.Hour
 
 // refusals remembers which models refuse to report the usage of a stream: until when, by the name of the model. The zero value is ready.
 type refusals map[string]time.Time
 
-// refuses notes that the model of a request refuses to report the usage of a stream.
+// refuses records that the model of a request refuses to report the usage of a stream.
 func (l *Learned) refuses(r *request, now time.Time) {
 	name := l.nameOf(r.subject(), r.sentBy.caller) // of a bounded number
 	l.mu.Lock()
@@ -32,7 +32,7 @@ func (l *Learned) refusesUsage(model string, now time.Time) bool {
 	}
 	switch {
 	case l.models[model] != nil:
-	case l.of(model) != &l.others: // nothing is known of it, and it may get a lesson of its own
+	case l.of(model) != &l.others: // no estimate yet, and it may get its own
 		return false
 	default:
 		model = otherModels

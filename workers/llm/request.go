@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// request is what the worker knows of a request.
+// request is the worker's view of a request.
 type request struct {
 	content
 
@@ -20,8 +20,8 @@ type request struct {
 	sentBy  sender
 	asks    asks
 	input   input
-	choices int64 // outputs that are asked for, of all prompts together, 1 or more
-	vectors bool  // no text is asked for
+	choices int64 // requested outputs, of all prompts together, 1 or more
+	vectors bool  // no text is requested
 	maximum int64 // of the output tokens of all choices together; unbounded: the request names none
 	streams bool
 }
@@ -31,19 +31,19 @@ type asks int
 
 const (
 	asksModel   asks = iota // a model is to work
-	asksUnknown             // that cannot be read, or says nothing of a model
-	asksNothing             // it has no body, or its path is none of a model
+	asksUnknown             // it cannot be read, or names no model
+	asksNothing             // it has no body, or its path asks no model
 )
 
 const unbounded = -1
 
-// form is what the request of an API looks like.
+// form describes the request of an API.
 type form struct {
 	wanted   string   // for errors
 	required []string // members: one of them must be there
 	text     []string // members whose content becomes input tokens
 	maxima   []string // members that bound the output tokens of a choice
-	choices  []string // members that say how many choices are made
+	choices  []string // members with the number of choices
 }
 
 var forms = map[API]form{
@@ -74,7 +74,7 @@ var requestNames = func() names { //nolint:gochecknoglobals // a constant
 	return all
 }()
 
-// parse reads a request by its path and its body. It returns what it could read beside the faults; nil if the body is no object.
+// parse reads a request by its path and its body. With the faults it returns the part that it could read; nil if the body is no object.
 func parse(api API, path endpoint, body *Body) (*request, error) {
 	form := forms[api]
 	object, twice := body.object, body.twice
@@ -127,7 +127,7 @@ func (p *parsing) fail(field, reason string) {
 	p.errs = append(p.errs, &shaper.FieldError{Field: field, Reason: reason})
 }
 
-// model is the model that the body names, else that of the base URL. A stored prompt and an assistant have their own.
+// model returns the model that the body names, otherwise that of the base URL. A stored prompt and an assistant have their own.
 func (p *parsing) model(base string) (model string) {
 	model = textOf(p.object["model"])
 	isGiven := isGiven(p.object["model"]) && string(p.object["model"]) != `""`
@@ -173,5 +173,5 @@ func amount(value json.RawMessage) (int64, bool) {
 	return int64(min(n, shaper.MaxBudgetAmount)), true
 }
 
-// atMost is n within the bounds of a budget.
+// atMost returns n within the bounds of a budget.
 func atMost(n int64) int64 { return min(max(n, 0), shaper.MaxBudgetAmount) }

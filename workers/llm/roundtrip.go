@@ -15,16 +15,16 @@ import (
 
 var _ http.RoundTripper = (*Transport)(nil)
 
-// HeaderJob is the header of an answer that names the job which it answers.
+// HeaderJob is the response header that names the job.
 const HeaderJob = "Tundish-Job"
 
-// ExpiryMargin is how much later than its caller gives up a job expires. Only where the process that takes it back has died does it become a dead letter.
+// ExpiryMargin is how much later a job expires than its caller gives up. The job becomes a dead letter only if the process that cancels it has died.
 const ExpiryMargin = time.Second
 
-// RoundTrip waits for a permit, sends the request and returns the answer of the API, whose header Tundish-Job names the job. Its errors are those of
-// [Transport.Send]. The clients of the providers try again after most errors: give them no retries, because Tundish waits already.
+// RoundTrip waits for a permit, sends the request and returns the API's response, whose header Tundish-Job names the job. Its errors are those of
+// [Transport.Send]. Turn off the retries of provider clients, which retry most errors: Tundish waits already.
 //
-// The URL of a request has to lie below the base URL of the worker. What the worker has as credentials takes the place of the request's own.
+// The URL of a request has to lie below the base URL of the worker. The worker's credentials replace the request's own.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readAll(r.Body)
 	if err != nil {
@@ -53,7 +53,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	header := answer.Header.Clone()
-	header.Del("Content-Length") // the chunk with the usage may be left out
+	header.Del("Content-Length") // the chunk with the usage may be removed
 	header.Set(HeaderJob, answer.JobID)
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", answer.Status, http.StatusText(answer.Status)), StatusCode: answer.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -96,7 +96,7 @@ func (w *Worker) passedOn(h http.Header) map[string][]string {
 	return passed
 }
 
-// answerBody reads an answer.
+// answerBody reads a response.
 type answerBody struct {
 	answer *Answer
 	part   []byte

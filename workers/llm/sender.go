@@ -6,18 +6,18 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// sender is for whom a request counts, and whether by the name of its model.
+// sender is the caller and flow that a request counts for, and whether it counts by the name of its model.
 type sender struct {
 	caller     string // its mark, "" none
 	isUnlisted bool   // the settings do not list the model: it counts as one of the others
 }
 
-// isOf notes whose a request is. The caller of a request is known once it is delivered.
+// isOf sets the sender of a request. The caller of a request is known once it is delivered.
 func (r *request) isOf(c Config, attempt *shaper.Attempt) {
 	r.sentBy = sender{attempt.Caller, r.model != "" && !c.Takes(r.model)}
 }
 
-// subject is what the answer to a request teaches of.
+// subject returns the model whose estimate the response to a request updates.
 func (r *request) subject() string {
 	if r.sentBy.isUnlisted {
 		return otherModels
@@ -25,8 +25,8 @@ func (r *request) subject() string {
 	return cmp.Or(r.model, unknownModel)
 }
 
-// rowOf is the name by which the use of a model counts: the first of these that is one. Names that the settings do not list never have rows: they
-// come from answers, and from requests whose model Tundish cannot read.
+// rowOf returns the model name under which usage counts: the first of names that is valid. Names that the settings do not list never have rows: they
+// come from responses, and from requests whose model Tundish cannot read.
 func (c Config) rowOf(names ...string) string {
 	model := cmp.Or(names...)
 	switch {

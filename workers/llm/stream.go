@@ -11,33 +11,32 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// maxEvent bounds an event of a stream with all its lines, in bytes. Behind one that is longer nothing is read: the rest of the stream passes on as it
-// comes.
+// maxEvent bounds an event of a stream with all its lines, in bytes. After a longer event nothing is parsed: the rest of the stream passes on unchanged.
 const maxEvent = 1 << 20
 
-// firstEvent is the room for events that every stream has.
+// firstEvent is the buffer for events that every stream has, in bytes.
 const firstEvent = 4 << 10
 
-// stream reads what an answer that streams has used, while the answer passes. It is an SSE stream (WHATWG HTML, 9.2) of OpenAI's chat completions,
+// stream reads the usage of a streaming response while the response passes. It is an SSE stream (WHATWG HTML, 9.2) of OpenAI's chat completions,
 // completions or responses, or of Anthropic's messages. It is not safe for concurrent use.
 type stream struct {
 	api   API
-	hides bool           // the chunk with the usage: the client has not asked for it
-	takes func(int) bool // takes memory for events; nil: there is always some
+	hides bool           // the chunk with the usage: the client has not requested it
+	takes func(int) bool // reserves memory for events; nil: there is always some
 
-	event []byte // its lines so far, as they came
-	line  int    // where the last of them begins in event
+	event []byte // its lines so far, unchanged
+	line  int    // where its last line begins in event
 
 	isBlind bool // an event was too long, and nothing is read from there on
 
-	told    told      // what the first event with an id says of the answer
-	usage   counts    // what was told so far: later words replace earlier ones; nil: nothing was
+	told    told      // the metadata of the first event with an id
+	usage   counts    // reported so far: later numbers replace earlier ones; nil: none
 	text    int64     // bytes of the output so far
-	isEnded bool      // the last event of an answer came
-	fault   *apiError // that an event told; nil: none did
+	isEnded bool      // the last event of a response arrived
+	fault   *apiError // the error of an event; nil: none
 }
 
-// pass takes in what came, and returns what is to be passed on at once. Where the usage is hidden, that is whole events.
+// pass reads the bytes that arrived, and returns the bytes to pass on at once. If the usage is hidden, it returns whole events only.
 func (s *stream) pass(came []byte) []byte {
 	var passed []byte
 	for rest := came; len(rest) > 0 && !s.isBlind; {
@@ -77,7 +76,7 @@ func (s *stream) hasRoom(n int) bool {
 	return true
 }
 
-// rest returns what is to be passed on when the stream has ended: an event that did not end.
+// rest returns the bytes to pass on when the stream has ended: an incomplete event.
 func (s *stream) rest() []byte {
 	if !s.hides {
 		return nil
@@ -92,7 +91,7 @@ func (s *stream) endLine() bool {
 	return len(bytes.TrimRight(line, "\r\n")) == 0
 }
 
-// read reads an event, and reports whether it is hidden. The data of most is one line, which is read where it is.
+// read reads an event, and reports whether it is hidden. Most events have one line of data, which is read in place.
 func (s *stream) read(event []byte) (hidden bool) {
 	var data []byte
 	lines := 0
@@ -115,7 +114,7 @@ func (s *stream) read(event []byte) (hidden bool) {
 	return len(data) > 0 && s.readData(data) && s.hides
 }
 
-// chunk is what is read of an event, of any of the APIs.
+// chunk holds the parsed members of an event, of any of the APIs.
 type chunk struct {
 	report
 
@@ -134,7 +133,7 @@ var chunkNames = func() names { //nolint:gochecknoglobals // a constant
 	return all
 }()
 
-// readData reads what an event says. It reports whether that only tells the usage of a chat.
+// readData parses the data of an event. It reports whether the event only has the usage of a chat.
 func (s *stream) readData(data []byte) (onlyUsage bool) {
 	if string(data) == "[DONE]" {
 		s.isEnded = true
@@ -162,7 +161,7 @@ func (s *stream) readData(data []byte) (onlyUsage bool) {
 	return c.counts != nil && !hasAny(c.choices) && c.kind == ""
 }
 
-// fault is the error that an event tells, nil if it tells none.
+// fault returns the error in an event, nil if there is none.
 func (c *chunk) fault() (e *apiError) {
 	switch c.kind {
 	case "response.failed":
@@ -184,7 +183,7 @@ func (c *chunk) fault() (e *apiError) {
 	return e
 }
 
-// Names of the members in which a model's output is, as texts: of a choice and its delta, of a call of a tool in it, and of a delta of Anthropic.
+// Names of the members that hold a model's output as text: of a choice and its delta, of its tool calls, and of a delta of Anthropic.
 var (
 	choiceTexts = namesOf([]string{"text"})                                    //nolint:gochecknoglobals // a constant
 	deltaTexts  = namesOf([]string{"content", "refusal", "reasoning_content"}) //nolint:gochecknoglobals // a constant
@@ -192,7 +191,7 @@ var (
 	blockTexts  = namesOf([]string{"text", "thinking", "partial_json"})        //nolint:gochecknoglobals // a constant
 )
 
-// output is how many bytes of output an event has.
+// output returns the bytes of output in an event.
 func (c *chunk) output() (n int64) {
 	jsonscan.Elements(c.choices, func(choice []byte) bool {
 		n += textsIn(choice, choiceTexts, "delta", func(delta []byte) int64 {
@@ -217,7 +216,7 @@ func outputOfCalls(calls []byte) (n int64) {
 	return n
 }
 
-// textsIn is how many bytes the texts among the members of an object have, and what of finds in the member of a name.
+// textsIn returns the bytes of the texts among the members of an object. For the member name it adds what of returns.
 func textsIn(object []byte, texts names, name string, of func(value []byte) int64) (n int64) {
 	jsonscan.Members(object, func(quoted, value []byte) {
 		switch {
@@ -230,7 +229,7 @@ func textsIn(object []byte, texts names, name string, of func(value []byte) int6
 	return n
 }
 
-// tell takes in what an event says of the usage. Anthropic tells the input first and the output last, and each word is of the answer so far.
+// tell reads the usage in an event. Anthropic reports the input first and the output last, each as the total so far.
 func (s *stream) tell(said *report) {
 	if s.told.id == "" {
 		s.told = said.told
@@ -241,16 +240,16 @@ func (s *stream) tell(said *report) {
 	maps.Copy(s.usage, said.counts)
 }
 
-// tokens are those that the stream has told. ok is false where the answer is not whole, or tells none.
+// tokens returns the reported usage. ok is false if the response is incomplete or reports none.
 func (s *stream) tokens() (t tokens, ok bool) {
 	if s.usage == nil {
 		return t, false
 	}
 	t, ok = s.usage.read(s.api)
-	return t, ok && (s.isEnded || s.api == OpenAI && !s.isBlind) // OpenAI tells them once, at the end
+	return t, ok && (s.isEnded || s.api == OpenAI && !s.isBlind) // OpenAI reports them once, at the end
 }
 
-// soFar are those that it has told of an answer that is not whole.
+// soFar returns the reported usage of an incomplete response.
 func (s *stream) soFar() (t tokens, ok bool) {
 	if s.usage == nil {
 		return t, false
@@ -258,11 +257,11 @@ func (s *stream) soFar() (t tokens, ok bool) {
 	return s.usage.read(s.api)
 }
 
-// chargeStream is charge of an answer that streamed. Of one that was cut, the input counts as told or estimated, and the output by the text that
-// came, at least as much as was told. One with an event that is too long is charged what was reserved.
+// chargeStream is charge for a streaming response. If the stream was cut, input is what was reported or estimated. Output is computed from the text that
+// arrived, and is at least what was reported. A stream with an event that is too long is charged what was reserved.
 func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s spent) {
 	s.told = answer.told
-	s.isOpen = !answer.isEnded // a response in the background goes on, and is asked for again
+	s.isOpen = !answer.isEnded // a background response goes on, and is polled
 	if s.tokens, s.reported = answer.tokens(); s.reported {
 		s.charged = s.counted(c.API)
 		s.teach(r, learned)

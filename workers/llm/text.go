@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/internal/jsonscan"
 )
 
-// numberBytes is what a number counts for, in bytes of text: an embedding takes its input as tokens too, each a number.
+// numberBytes is what a number counts for, in bytes of text: an embedding's input may be tokens, each a number.
 const numberBytes = 4
 
 // Types of the parts of a message that hold or name a file, in both APIs. A model does not read them as text.
@@ -26,14 +26,14 @@ const referenceType = "item_reference"
 // sourceTypes are types of sources of documents that are text.
 var sourceTypes = []string{"text", "content"}
 
-// contentTypes are all types that say what is text.
+// contentTypes are all known types of content.
 var contentTypes = namesOf(imageTypes, documentTypes, sourceTypes, []string{referenceType}) //nolint:gochecknoglobals // a constant
 
-// maxNesting is how deep in a body a type counts. All below that is text.
+// maxNesting is the depth in a body down to which a type counts. All below that is text.
 const maxNesting = 128
 
-// content is what a model reads of a JSON value. Text are the strings and the names of members, which stand for what a provider writes
-// around each message.
+// content is the part of a JSON value that a model reads. Text are the strings and the names of members, which stand for what a provider writes around
+// each message.
 type content struct {
 	text      int64 // bytes
 	files     int64 // images and others, which are not in text

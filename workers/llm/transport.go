@@ -11,30 +11,30 @@ import (
 	"github.com/tundish-io/tundish/shaper/dispatcher"
 )
 
-// Transport makes calls of the API at the pace of a bucket and within its budgets: each waits as a job of the bucket for its permit, and is then
-// sent from here. No prompt and no answer is in Redis. Calls of one Transport may be concurrent.
+// Transport makes calls of the API at the pace of a bucket and within its budgets. Each call waits as a job of the bucket for its permit, and this
+// process then sends it. No prompt and no response is in Redis. Calls of one Transport may be concurrent.
 //
-// It is an [http.RoundTripper], for the official clients: option.WithHTTPClient(&http.Client{Transport: t}). The routes of `producer serve` are
-// made of it, too.
+// It is an [http.RoundTripper], for the official clients: option.WithHTTPClient(&http.Client{Transport: t}). The proxy routes of `producer serve` use
+// it, too.
 type Transport struct {
 	Permits *dispatcher.Permits
 	Worker  *Worker // it sends the calls; a Worker may serve several Transports
 	Bucket  string
 
-	// Wait is how long a call waits until it is sent, if its context says no less. 0 means [DefaultWait].
+	// Wait is how long a call waits until it is sent, unless its context ends earlier. 0 means [DefaultWait].
 	Wait time.Duration
 
-	// Prepare, if it is set, completes the job of a request before it waits: its flow, say, or its priority.
+	// Prepare, if set, completes the job of a request before it waits, for example with its flow or its priority.
 	Prepare func(*http.Request, *shaper.Job)
 }
 
-// DefaultWait is how long a call waits until it is sent, where nothing says it.
+// DefaultWait is how long a call waits until it is sent by default.
 const DefaultWait = time.Minute
 
-// holdUnnamed is how long the bucket is held after an answer that asks for less and names no time.
+// holdUnnamed is how long the bucket is held after a response that asks for less and names no time.
 const holdUnnamed = time.Second
 
-// NoAnswerError says that a call was sent, and that no answer came. The provider may count it.
+// NoAnswerError says that a call was sent and got no response. The provider may count it.
 type NoAnswerError struct {
 	JobID   string
 	Outcome shaper.Outcome
@@ -54,18 +54,19 @@ func (e *LocalFaultError) Error() string {
 	return fmt.Sprintf("job %q was not sent to the API: %s", e.JobID, e.Outcome.Detail)
 }
 
-// Send waits for the permit of a job, calls the API and returns its answer as soon as that begins. The caller reads it to its end and closes it. Where
-// the API asks for less (429, 503, 529), the bucket is held, and the call waits for another slot; the answer is returned if there is no time for that.
-// Where the API refuses stream_options that the client has not sent, the call waits for another slot, too, and is sent as it came. So is a call with
-// credentials that were replaced meanwhile, once.
+// Send waits for the permit of a job, calls the API and returns its response as soon as it begins. The caller reads it to its end and closes it. If the
+// API asks for less (429, 503, 529), the bucket is held and the call waits for another slot; if there is no time for that, Send returns the response. If
+// the API refuses stream_options that Tundish added, the call waits for another slot, too, and is sent without them. A call whose credentials were
+// replaced meanwhile also waits for another slot, once.
 //
-// waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged what came of it. The job is that of the
-// ask: it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
+// waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged for what arrived. The job belongs to the ask:
+// it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
 //
-// A [*NoAnswerError] says that the call was sent, and a [*LocalFaultError] that this host could not send it. All other errors are those of [dispatcher.Permits.Acquire]: nothing was sent.
+// A [*NoAnswerError] means that the call was sent, a [*LocalFaultError] that this host could not send it. All other errors are those of
+// [dispatcher.Permits.Acquire]: nothing was sent.
 func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (*Answer, error) {
 	delete(job.Headers, "Accept-Encoding") // the usage is read
-	job.Payload = nil                      // what is sent is that of the ask
+	job.Payload = nil                      // the payload is that of the ask
 	var last *Answer
 	hasNewCredentials := false
 	permit, err := t.Permits.Acquire(waits, job)
@@ -114,7 +115,7 @@ func unsent(outcome shaper.Outcome) shaper.Outcome {
 	return dropped
 }
 
-// waitsAfter reports whether a call is to wait for another slot after an error answer: the API asks for less, and there is time.
+// waitsAfter reports whether a call is to wait for another slot after an error response: the API asks for less, and there is time.
 func waitsAfter(waits context.Context, outcome *shaper.Outcome) bool {
 	if outcome.Signal != shaper.SignalThrottled {
 		return false
@@ -137,7 +138,7 @@ func (t *Transport) open(ctx context.Context, permit *dispatcher.Permit, ask *As
 	return &Answer{Call: call, JobID: permit.Receipt().ID, permit: permit, cancel: cancel, stop: stop}, outcome
 }
 
-// Answer is an answer of the API to a call that had a permit. It is not safe for concurrent use.
+// Answer is the API's response to a call that had a permit. It is not safe for concurrent use.
 type Answer struct {
 	*Call
 
@@ -149,7 +150,7 @@ type Answer struct {
 	isOver bool
 }
 
-// end ends the call, and returns what became of it.
+// end ends the call, and returns its outcome.
 func (a *Answer) end() shaper.Outcome {
 	a.isOver = true
 	if a.broken == nil {
@@ -161,8 +162,8 @@ func (a *Answer) end() shaper.Outcome {
 	return outcome
 }
 
-// Close ends the job, with what it has used. A call that is closed before the end of its answer is cancelled. Redis is told beside:
-// [dispatcher.Permits.Close] waits for that. It returns nil.
+// Close ends the job with its usage, and returns nil. If the response has not ended, Close cancels the call. Redis is updated in the background:
+// [dispatcher.Permits.Close] waits for that.
 func (a *Answer) Close() error {
 	if a.isOver {
 		return nil
@@ -170,7 +171,7 @@ func (a *Answer) Close() error {
 	outcome := a.end()
 	go func() {
 		a.permit.Settle(outcome)
-		a.permit.Cancel() // a job that is held, and whose client has its answer
+		a.permit.Cancel() // a job that is held, and whose client has its response
 	}()
 	return nil
 }

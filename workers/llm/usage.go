@@ -7,7 +7,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// counts are the numbers of tokens in an answer, by the names that the APIs give them. Each API has some of them.
+// counts are the numbers of tokens in a response, by their names in the APIs. Each API has some of them.
 type counts map[string]int64
 
 // Names of counts.
@@ -26,8 +26,8 @@ var (
 	cachedNames = namesOf([]string{"cached_tokens"}) //nolint:gochecknoglobals // a constant
 )
 
-// countsIn reads the numbers of a member "usage", nil if that is no object. What is no number is not there; of details, that is the input that was read
-// from the cache, as OpenAI reports it.
+// countsIn reads the numbers of a member "usage", nil if that is no object. Members that are no numbers are left out. Of the details it reads only the
+// input from the cache, as OpenAI reports it.
 func countsIn(usage json.RawMessage) counts {
 	object, _ := members(usage, countNames)
 	if object == nil {
@@ -46,7 +46,7 @@ func countsIn(usage json.RawMessage) counts {
 	return c
 }
 
-// Usage returns what an answer says of the tokens that count against the provider's limits; ok is false if it says nothing.
+// Usage returns the tokens of a response that count against the provider's limits; ok is false if it reports none.
 //
 // OpenAI counts input that it has cached as any other. Anthropic counts input that it writes into its cache, and none that it reads there.
 func Usage(api API, answer []byte) (used shaper.Units, ok bool) {
@@ -57,14 +57,14 @@ func Usage(api API, answer []byte) (used shaper.Units, ok bool) {
 	return t.counted(api), true
 }
 
-// tokens are those of a request and its answer, each in one number.
+// tokens are the tokens of a request and its response, each as one number.
 type tokens struct {
-	input  int64 // but for what was read from the provider's cache
+	input  int64 // without the part that was read from the provider's cache
 	cached int64
 	output int64
 }
 
-// counted are those that count against the limits of an API.
+// counted returns the tokens that count against the limits of an API.
 func (t tokens) counted(api API) shaper.Units {
 	input := t.input
 	if api == OpenAI {
@@ -73,7 +73,7 @@ func (t tokens) counted(api API) shaper.Units {
 	return shaper.Units{shaper.UnitInput: atMost(input), shaper.UnitOutput: t.output}
 }
 
-// report is what a response, or an event of a stream, says of itself.
+// report is the metadata of a response, or of an event of a stream.
 type report struct {
 	counts counts // nil: it reports no usage
 	told   told
@@ -101,20 +101,20 @@ func (r report) usage(api API) (t tokens, ok bool) {
 	return r.counts.read(api)
 }
 
-// told is what a response says of itself, besides its usage.
+// told is what a response reports about itself, besides its usage.
 type told struct {
 	id     string // "" none
 	model  string // "" none
-	object string // what it is; "" it does not say
+	object string // its type; "" if it names none
 	isOpen bool   // the model still works, and the usage comes later
-	isSync bool   // it says that its request waited for it
+	isSync bool   // the response says that its request waited for it
 }
 
 // isBatch reports whether it is a batch of OpenAI, which has limits of its own.
 func (t told) isBatch() bool { return t.object == "batch" }
 
-// isPolled reports whether another request than the first may be the one that reports the usage. Others, such as a stored chat, have reported it
-// before they are read.
+// isPolled reports whether a later request may be the one that reports the usage. Other responses, such as a stored chat, have reported it before they
+// are read.
 func (t told) isPolled() bool {
 	return !t.isSync && (t.object == "" || t.isOfItself())
 }
@@ -125,7 +125,7 @@ func (t told) isOfItself() bool { return t.object == "response" || t.object == "
 // pending are the statuses of responses and runs whose model still works.
 var pending = []string{"queued", "in_progress", "requires_action", "cancelling"}
 
-// read reads the numbers as an API means them; ok is false where the input is not told.
+// read returns the numbers as an API means them; ok is false if there is no input.
 func (c counts) read(api API) (t tokens, ok bool) {
 	if api == Anthropic {
 		t.input, ok = c.first(inputTokens, bedrockInput)
@@ -153,17 +153,17 @@ func (c counts) first(names ...string) (n int64, ok bool) {
 	return 0, false
 }
 
-// spent is what a request with a good answer has used.
+// spent is the usage of a request with a good response.
 type spent struct {
 	tokens
 	told
 
-	reported bool         // the answer told the tokens; else they are estimated
+	reported bool         // the response reported the tokens; otherwise they are estimated
 	charged  shaper.Units // nil: as much as was reserved
 }
 
-// charge takes the usage that an answer tells, and learns from it. Without usage it estimates. An answer that was cut before its usage, or whose
-// usage comes later, is charged what was reserved.
+// charge returns the usage that a response reports, and adds it to the learned estimates. Without usage it estimates. A response that was cut before its
+// usage, or whose usage comes later, is charged what was reserved.
 func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s spent) {
 	said := readReport(answer.Body)
 	s.told = said.told
@@ -188,24 +188,24 @@ func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s s
 	return s
 }
 
-// teach has learned take in the usage, unless it is of a batch: that is of many requests.
+// teach adds the usage to the learned estimates, except for a batch, whose usage is of many requests.
 func (s *spent) teach(r *request, learned *Learned) {
 	if !s.isBatch() {
 		learned.note(r, s.charged)
 	}
 }
 
-// use is what a request has used of its model. A maximum that is charged was not used.
+// use returns a request's use of its model. A maximum that is charged was not used.
 func (s spent) use(api API, model string) *shaper.Use {
 	used := s.counted(api)
 	return &shaper.Use{Model: model, Input: used[shaper.UnitInput], Output: used[shaper.UnitOutput]}
 }
 
-// answerNames are the members of an answer that have what a model made.
+// answerNames are the members of a response that hold a model's output.
 var answerNames = namesOf([]string{"choices", "output", "content", "data"}) //nolint:gochecknoglobals // a constant
 
-// answerText is how many bytes of an answer are text that a model wrote: all of an answer that is not JSON of the APIs, and nothing
-// of the vectors that an embedding answers.
+// answerText returns how many bytes of a response a model wrote: all of a response that is not JSON of the APIs, and nothing of the vectors of an
+// embedding.
 func answerText(answer []byte) int64 {
 	object, _ := members(answer, answerNames)
 	if object == nil {

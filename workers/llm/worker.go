@@ -10,11 +10,11 @@ import (
 	"github.com/tundish-io/tundish/workers/httpworker"
 )
 
-// maxAnswer is how many bytes of an answer are read for its usage, whether a client wants the answer or not. The usage stands at the end,
-// so a longer answer is charged what was reserved. It is as much as a result may have.
+// maxAnswer is how many bytes of a response are read for its usage, whether a client wants the response or not. The usage is at the end, so a longer
+// response is charged what was reserved. It is the bound of a result.
 const maxAnswer = shaper.MaxResultBody
 
-// Worker is the [shaper.Worker] of the kind "llm": a worker http that knows what its answers say of tokens. It is safe for concurrent use.
+// Worker is the [shaper.Worker] of the kind "llm": a worker http that reads the token usage of responses. It is safe for concurrent use.
 type Worker struct {
 	config  Config
 	http    *httpworker.Worker
@@ -24,8 +24,8 @@ type Worker struct {
 
 var _ shaper.Worker = (*Worker)(nil)
 
-// New makes a worker, or returns what is wrong with config. learned takes in what the answers teach; with nil the worker has its own. metrics
-// count the tokens of answers; nil counts nothing.
+// New makes a worker, or returns what is wrong with config. learned collects the usage that responses report; if it is nil, the worker has its own.
+// metrics count the tokens of responses; nil counts nothing.
 func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -43,29 +43,28 @@ func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 // API is the form of the requests.
 func (w *Worker) API() API { return w.config.API }
 
-// BaseURL returns the URL below which the calls go, unless their flow has one of its own. Its query may hold a secret.
+// BaseURL returns the URL below which the calls go, unless their flow has its own. Its query may hold a secret.
 func (w *Worker) BaseURL() string { return w.config.HTTP.BaseURL }
 
-// Credentials are the headers that a call cannot set, in small letters: those of the worker's credentials, and those that say whose account pays.
+// Credentials returns the headers that a call cannot set, in lower case: those of the worker's credentials, and those that name the account that pays.
 func (w *Worker) Credentials() []string {
 	return append(w.config.HTTP.Auth.Headers(), accountHeaders...)
 }
 
-// CheckCall reports what is wrong with the path, the method and the headers of a call, as joined errors, each a [*shaper.FieldError]. What the body
-// says is for the API to judge.
+// CheckCall returns the faults in the path, method and headers of a call as joined errors, each a [*shaper.FieldError]. The API validates the body.
 func (w *Worker) CheckCall(job *shaper.Job) error { return w.config.http().CheckJob(job) }
 
-// Takes reports whether the worker takes requests to a model.
+// Takes reports whether the worker accepts requests to a model.
 func (w *Worker) Takes(model string) bool { return w.config.Takes(model) }
 
 // Close closes the connections that are kept; those in use close when their delivery ends.
 func (w *Worker) Close() { w.http.Close() }
 
-// Deliver makes one attempt, as [httpworker.Worker.Deliver] does, and says what it has used.
+// Deliver makes one attempt, as [httpworker.Worker.Deliver] does, and reports its usage.
 //
-// A good answer is charged its [Usage], and what is estimated if it tells none. An error answer of Anthropic has used nothing. One of
-// OpenAI has used what was reserved, because unsuccessful requests count there, and so has a request without an answer. Good answers only
-// say what was used of a model.
+// A good response is charged its [Usage], or its estimate if it reports none. An error response of Anthropic has used nothing. An error response of
+// OpenAI, and a request without a response, has used what was reserved, because OpenAI counts unsuccessful requests. Only good responses report use of a
+// model.
 func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Outcome {
 	r, err := w.config.read(attempt.Method, attempt.URL, attempt.Payload)
 	if err != nil {
@@ -101,7 +100,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	return outcome
 }
 
-// wanted is the answer with as much of its body as is wanted, nil if none is.
+// wanted returns the response with the first most bytes of its body, nil if none is wanted.
 func wanted(answer *shaper.Answer, most int64) *shaper.Answer {
 	if most <= 0 {
 		return nil

@@ -21,18 +21,18 @@ const (
 	MaxConnectionMaxAge = 24 * time.Hour
 )
 
-// Config says within which bounds a [Sender] sends. Workers have these settings under the same names.
+// Config bounds what a [Sender] sends. Workers have these settings under the same names.
 type Config struct {
-	Timeout       time.Duration  // of one attempt: to resolve, connect, send, and read the answer
-	Policy        workers.Policy // what becomes of a job after each answer
+	Timeout       time.Duration  // of one attempt: to resolve, connect, send, and read the response
+	Policy        workers.Policy // decides what becomes of a job after each response
 	AllowNetworks []netip.Prefix // beyond the public internet; see [workers.Guard]
-	Concurrency   int            // so many connections to one host are kept at most, and twice as many in all
+	Concurrency   int            // connections to one host to keep, at most, and twice as many in all
 	TLS           TLS
 	EgressProxy   string // that all requests go through, as http://user:password@host:port; "" for none
 	Home          string // the URL whose origin alone is shown the client certificate of TLS; "" for none
 
-	// ConnectionMaxAge is the age at which a connection takes no new request. It closes when its requests have ended, and the next connection
-	// goes where the name of the host points by then. 0: no maximum.
+	// ConnectionMaxAge is the age at which a connection gets no new request. It closes when its requests have ended, and the next connection resolves the
+	// host again. 0: no maximum.
 	ConnectionMaxAge time.Duration
 
 	Resolver *net.Resolver // of the names of hosts; nil for the system's
@@ -41,8 +41,8 @@ type Config struct {
 // DefaultConnectionMaxAge is the default of ConnectionMaxAge in the workers.
 const DefaultConnectionMaxAge = 5 * time.Minute
 
-// Validate reports every fault but those of Home, joined, or nil. Each begins with its key in the configuration; table is that of the
-// worker there, and home the key of Home. No fault repeats a secret.
+// Validate returns every fault except those of Home, joined, or nil. Each begins with its key in the configuration; table is the worker's table there,
+// and home the key of Home. No fault repeats a secret.
 func (c Config) Validate(table, home string) error {
 	var errs []error
 	fail := func(key, format string, args ...any) {

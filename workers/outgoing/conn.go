@@ -9,8 +9,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// The health checks of HTTP/2 connections. A connection that is silent for longer than maxSilence has left a PING unanswered: it gets no new
-// request. It is closed when pingTimeout is over. That is later, because a receiver that pauses may still answer what it has.
+// The health checks of HTTP/2 connections. A connection that is silent for longer than maxSilence has not answered a PING: it gets no new request. It is
+// closed only after pingTimeout, because a receiver that pauses may still answer its requests.
 const (
 	pingAfter   = 2 * time.Second // of silence
 	maxSilence  = pingAfter + time.Second
@@ -26,7 +26,7 @@ type conn struct {
 	origin  shaper.Origin
 	wire    *wire
 	isHTTP2 bool
-	expires time.Time // it takes no request from then on; zero: never
+	expires time.Time // it gets no request from then on; zero: never
 
 	hasResponded atomic.Bool // to a request
 	hasFaulted   atomic.Bool // it failed its requests, and one of them reports that
@@ -34,7 +34,7 @@ type conn struct {
 	// Guarded by pool.mu.
 	users   int // deliveries that hold it
 	listed  bool
-	retired bool        // takes no more of them
+	retired bool        // gets no more requests
 	isUsed  bool        // it has carried a request
 	idle    *time.Timer // closes it; nil before the first rest
 }
@@ -51,7 +51,7 @@ func expiry(maxAge time.Duration) time.Time {
 // isOld reports whether the connection has expired.
 func (c *conn) isOld() bool { return !c.expires.IsZero() && time.Until(c.expires) <= 0 }
 
-// isSilent reports whether the receiver has left a PING unanswered for a while. A connection of HTTP/1 is never silent.
+// isSilent reports whether the receiver has not answered a PING for longer than maxSilence. An HTTP/1 connection is never silent.
 func (c *conn) isSilent() bool { return c.isHTTP2 && c.wire.silence() > maxSilence }
 
 // isAtFault reports whether a request failed with its connection of HTTP/2, which ended or was silent since the request was sent.

@@ -24,8 +24,8 @@ type dialer struct {
 	tls   *tls.Config    // the transport writes the protocols of HTTP into it
 }
 
-// proxyOf has the transport speak plain HTTP to the proxy. For TLS, dialTLS asks the proxy for a tunnel: the
-// transport would do that too, but with one configuration of TLS for all connections.
+// proxyOf makes the transport speak plain HTTP to the proxy. For TLS, dialTLS requests a tunnel from the proxy: the transport would do that too, but
+// with one TLS configuration for all connections.
 func (d *dialer) proxyOf(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme == "https" {
 		return nil, nil
@@ -33,7 +33,7 @@ func (d *dialer) proxyOf(r *http.Request) (*url.URL, error) {
 	return d.proxy, nil
 }
 
-// dial connects to an address: that of the receiver, or of the proxy.
+// dial connects to the address of the receiver or of the proxy.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w := ctx.Value(wireKey{}).(*wire)
 	if d.proxy != nil {
@@ -94,8 +94,8 @@ func (d *dialer) tunnel(ctx context.Context, network, address string) (net.Conn,
 	return conn, nil
 }
 
-// connect sends CONNECT (RFC 9110) and reads the answer. Bytes behind the answer are dropped with the reader: a server of
-// TLS sends nothing before its client does.
+// connect sends CONNECT (RFC 9110) and reads the response. Bytes after the response are dropped with the reader: a TLS server sends nothing before its
+// client does.
 func (d *dialer) connect(conn net.Conn, address string) error {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": {UserAgent}}}
 	if user := d.proxy.User; user != nil {

@@ -26,8 +26,8 @@ func CheckMethod(method string, allowed ...string) error {
 	return &shaper.FieldError{Field: "method", Reason: "want one of " + strings.Join(allowed, ", ")}
 }
 
-// CheckHeaders reports every fault of the headers of a job, joined, each a [*shaper.FieldError]. reserved are further names that
-// the worker writes, in small letters; of a prefix, which ends in "-", all that begin with it.
+// CheckHeaders returns every fault of a job's headers, joined, each a [*shaper.FieldError]. reserved are further names that the worker writes, in lower
+// case. A name that ends in "-" reserves all names with that prefix.
 func CheckHeaders(headers map[string][]string, reserved ...string) error {
 	if len(headers) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func checkHeaders(headers map[string][]string, reserved []string) error {
 	return errors.Join(errs...)
 }
 
-// isOneOf takes a "_" for a "-": servers that make variables of headers read both as the same name.
+// isOneOf treats "_" as "-": servers that turn headers into variables read both as the same name.
 func isOneOf(name string, names []string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	return slices.ContainsFunc(names, func(reserved string) bool {

@@ -10,19 +10,17 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// pool keeps connections. It is our own because a permit is asked between two
-// steps that [http.Transport.RoundTrip] does in one: to get a connection ready,
-// and to write the request. A connection is listed while it can take another
-// request: one of HTTP/1 when it is idle, one of HTTP/2 also while it is in
-// use. The one used last is used next, so that the others grow old and close. One
-// that expires or falls silent is no longer listed; its requests end on it.
+// pool keeps connections. It is our own because the permit is used between two steps that [http.Transport.RoundTrip] does in one: to get a connection
+// ready, and to write the request. A connection is listed while it can take another request: one of HTTP/1 when it is idle, one of HTTP/2 also while it
+// is in use. The one used last is used next, so that the others grow old and close. One that expires or falls silent is no longer listed; its requests
+// end on it.
 type pool struct {
 	transport  func() *http.Transport // dials; keeps nothing itself
 	maxPerHost int
 	maxTotal   int
 	maxAge     time.Duration // of a connection; 0: any
 
-	mu     sync.Mutex // guards the following, and what conn says it guards
+	mu     sync.Mutex // guards the following fields, and those that conn marks
 	lists  map[shaper.Origin][]*conn
 	total  int // connections in lists
 	closed bool
@@ -38,8 +36,7 @@ func newPool(concurrency int, maxAge time.Duration, transport func() *http.Trans
 	}
 }
 
-// get returns a connection with room for one request, and whether it was kept
-// from before. Give it back by put, release or discard.
+// get returns a connection with room for one request, and whether it is reused. Give it back by put, release or discard.
 func (p *pool) get(ctx context.Context, o shaper.Origin) (c *conn, reused bool, err error) {
 	if c := p.take(o); c != nil {
 		return c, true, nil
@@ -70,7 +67,7 @@ func (p *pool) take(o shaper.Origin) *conn {
 		if c.isOld() || c.isSilent() || c.Reserve() != nil { // the last: dead, retired by the receiver, or full
 			p.unlist(c)
 			if c.users == 0 {
-				go c.Close() // may take a while: says goodbye to a peer that does not listen
+				go c.Close() // may take a while: the peer may not read
 			}
 			continue
 		}
@@ -85,7 +82,7 @@ func (p *pool) take(o shaper.Origin) *conn {
 	}
 }
 
-// put returns a connection whose request was answered.
+// put returns a connection whose request got its response.
 func (p *pool) put(c *conn) { p.back(c, true) }
 
 // back returns a connection that carried a request, or did not.
@@ -110,7 +107,7 @@ func (p *pool) back(c *conn, isUsed bool) {
 	}
 }
 
-// release gives back a connection that was not used. c may be nil.
+// release returns a connection that was not used. c may be nil.
 func (p *pool) release(c *conn) {
 	if c == nil {
 		return
@@ -119,8 +116,7 @@ func (p *pool) release(c *conn) {
 	p.back(c, false)
 }
 
-// discard gives back a connection that failed. The other requests on it, if
-// there are any, may end.
+// discard returns a connection that failed. The other requests on it, if there are any, may end.
 func (p *pool) discard(c *conn) {
 	p.mu.Lock()
 	c.retired = true

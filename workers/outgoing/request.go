@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Request is what a worker sends for an attempt.
+// Request is the request that a worker sends for an attempt.
 type Request struct {
 	Method string // "" is POST
 	To     Target
@@ -17,7 +17,7 @@ type Request struct {
 	Batch  bool   // it carries the jobs of a batch: see [workers.Policy.Outcomes]
 }
 
-// isKeyed reports whether the receiver can tell that a request is one that it has had before.
+// isKeyed reports whether the receiver can recognise a repeated request.
 func (r *Request) isKeyed() bool {
 	return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("Webhook-Id") != ""
 }

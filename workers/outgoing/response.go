@@ -17,7 +17,7 @@ func ResponseOf(resp *http.Response, attempt *shaper.Attempt, req *Request) work
 	}
 }
 
-// answered is the outcome of a response, with the wanted bytes of its body. It closes the body.
+// answered returns the outcome of a response, with the wanted bytes of its body. It closes the body.
 func (s *Sender) answered(resp *http.Response, attempt *shaper.Attempt, req *Request) shaper.Outcome {
 	response, wanted := ResponseOf(resp, attempt, req), attempt.AnswerBytes
 	cut := s.read(resp, &response, wanted)
@@ -33,8 +33,8 @@ func (s *Sender) answered(resp *http.Response, attempt *shaper.Attempt, req *Req
 	return outcome
 }
 
-// read reads the beginning of the body: as much as is wanted of it, but enough for people, and for the policy. It reads a little more so
-// that the connection can be used again, and closes it. cut says that the body did not end within what was read.
+// read reads the beginning of the body: at least wanted bytes, and enough for people and for the policy. It reads a little more so that the connection
+// can be used again, and closes it. cut says that the body did not end within the bytes that were read.
 func (s *Sender) read(resp *http.Response, response *workers.Response, wanted int64) (cut bool) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols || resp.Body == http.NoBody {
@@ -51,7 +51,7 @@ func (s *Sender) read(resp *http.Response, response *workers.Response, wanted in
 	}
 	var rest int64
 	if err == nil {
-		rest, err = io.Copy(io.Discard, body) // what was read decides: an error costs the connection only
+		rest, err = io.Copy(io.Discard, body) // the bytes so far decide: an error costs only the connection
 	} else {
 		response.Broke = true
 	}

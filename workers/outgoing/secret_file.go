@@ -14,7 +14,7 @@ import (
 type SecretFile struct {
 	path string
 
-	// Accepts reports whether a text can be the secret: nil accepts any. Another text leaves the secret as it was. Set it before the first use.
+	// Accepts reports whether a text can be the secret: nil accepts any. After any other text the secret stays as it was. Set it before the first use.
 	Accepts func(text string) bool
 
 	mu   sync.Mutex
@@ -22,11 +22,11 @@ type SecretFile struct {
 	text string
 }
 
-// NewSecretFile returns the secret in the file at path. text is what the caller has read there.
+// NewSecretFile returns the secret in the file at path. text is the content that the caller has read.
 func NewSecretFile(path, text string) *SecretFile { return &SecretFile{path: path, text: text} }
 
-// Read returns the secret. It reads the file only if that is another one than before, or has changed since. While the file cannot be read,
-// or is empty, or its text is not accepted, it returns the last secret with the error.
+// Read returns the secret. It reads the file only if the file was replaced or has changed. While the file cannot be read, or is empty, or its text is
+// not accepted, it returns the last secret with the error.
 func (f *SecretFile) Read() (string, error) { return f.read(false) }
 
 // ReadAgain is Read, and reads the file also if it seems to be the same.

@@ -10,11 +10,10 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// UserAgent is what requests say of their sender, where nothing else says it.
+// UserAgent is the default User-Agent of requests.
 const UserAgent = "tundish/1"
 
-// maxAnswer bounds the bytes that are read of an answer. A longer answer closes its connection:
-// that is cheaper than to read on.
+// maxAnswer bounds, in bytes, how much of a response is read. A longer response closes its connection: that is cheaper than to read on.
 const maxAnswer = 64 << 10
 
 // Sender sends requests. It is safe for concurrent use.
@@ -37,14 +36,14 @@ func NewSender(config Config) (*Sender, error) {
 // delivery ends.
 func (s *Sender) Close() { s.conns.close() }
 
-// Transport is that of the connections, for tests that trust their own server.
+// Transport returns the transport of the connections, for tests that trust their own server.
 func (s *Sender) Transport() *http.Transport { return s.conns.transport() }
 
 // Kept returns how many connections are kept, and to how many origins.
 func (s *Sender) Kept() (connections, origins int) { return s.conns.kept() }
 
-// Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The policy judges the
-// response by its head and by as much of its body as came in time, even if that never ends: see [workers.Policy.Judge].
+// Send makes one attempt: the receiver processes one request at most, and none if Send returns [shaper.ResultReturned]. The policy judges the response
+// by its head and by the part of its body that arrived in time, even if the body never ends: see [workers.Policy.Judge].
 func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request) shaper.Outcome {
 	limit := newTimeLimit(ctx, s.config.Timeout)
 	defer func() { limit.cancel() }()
@@ -57,7 +56,7 @@ func (s *Sender) Send(ctx context.Context, attempt *shaper.Attempt, req *Request
 	return outcome
 }
 
-// Answer is an answer whose body passes as it comes: see [Sender.Open].
+// Answer is a response whose body is streamed: see [Sender.Open].
 type Answer struct {
 	*http.Response
 
@@ -66,8 +65,8 @@ type Answer struct {
 	cancel context.CancelFunc
 }
 
-// Open makes one attempt as Send does, and returns as soon as the header of the answer is there. Read its body and close it within the timeout. Where
-// the answer is nil, the outcome says why; else it is for the caller to say.
+// Open makes one attempt as Send does, and returns as soon as the header of the response has arrived. Read its body and close it within the timeout. If
+// the response is nil, the outcome says why; otherwise the caller decides the outcome.
 func (s *Sender) Open(ctx context.Context, attempt *shaper.Attempt, req *Request) (*Answer, shaper.Outcome) {
 	limit := newTimeLimit(ctx, s.config.Timeout)
 	conn, resp, outcome := s.roundTrip(ctx, limit, attempt, req) //nolint:bodyclose // Close closes it
@@ -78,15 +77,15 @@ func (s *Sender) Open(ctx context.Context, attempt *shaper.Attempt, req *Request
 	return &Answer{Response: resp, sender: s, conn: conn, cancel: limit.cancel}, outcome
 }
 
-// Close ends the answer. The connection is used again if the body was read to its end.
+// Close ends the response. The connection is used again if the body was read to its end.
 func (a *Answer) Close() {
-	_ = a.Body.Close() // what is not read is not wanted
+	_ = a.Body.Close() // the rest is discarded
 	a.cancel()
 	a.sender.conns.put(a.conn)
 }
 
-// roundTrip sends the request of an attempt and returns the answer with its connection; without an answer, the outcome. limit is the time that
-// the attempt has.
+// roundTrip sends the request of an attempt and returns the response with its connection; without a response, the outcome. limit is the time of the
+// attempt.
 func (s *Sender) roundTrip(ctx context.Context, limit *timeLimit, attempt *shaper.Attempt, req *Request) (*conn, *http.Response, shaper.Outcome) {
 	conn, reused, err := s.conns.get(limit.ctx, req.To.Origin)
 	if ctx.Err() != nil {

@@ -22,8 +22,8 @@ type Target struct {
 // Is reports whether the target is of an origin. The zero target is of none.
 func (t *Target) Is(o shaper.Origin) bool { return t.URL != nil && t.Origin == o }
 
-// ParseURL takes an absolute http or https URL, and nothing that two programs
-// might read differently. Its errors do not repeat the URL: it may hold secrets.
+// ParseURL parses an absolute http or https URL, and rejects anything that two programs might read differently. Its errors do not repeat the URL: it may
+// hold secrets.
 func ParseURL(s string) (Target, error) {
 	if len(s) > MaxURLBytes {
 		return Target{}, fmt.Errorf("has %d bytes: want at most %d", len(s), MaxURLBytes)

@@ -8,9 +8,8 @@ import (
 	"os"
 )
 
-// TLS are the certificates of connections to receivers, as names of PEM files. The zero value trusts the system's
-// authorities and has no client certificate. The files are read again for each new connection, so that they can be
-// renewed while the worker runs.
+// TLS are the certificates of connections to receivers, as names of PEM files. The zero value trusts the system's CAs and has no client certificate. The
+// files are read again for each new connection, so they can be renewed while the worker runs.
 type TLS struct {
 	CA        string // authorities to trust instead of the system's, for all receivers
 	Cert, Key string // client certificate, both or none. It is shown only to the origin of the bucket's URL
@@ -19,8 +18,8 @@ type TLS struct {
 // ErrTLSFiles marks a fault of the files: an operator can mend it, so the job is not lost.
 var ErrTLSFiles = errors.New("the files for TLS cannot be used, so nothing is sent")
 
-// Check reads the files by readFile and reports every fault, joined. Each begins with the key of the configuration: that of the
-// table of the worker, such as "webhook", and the rest.
+// Check reads the files by readFile and returns every fault, joined. Each begins with its key in the configuration: the worker's table, such as
+// "webhook", and the rest.
 func (t TLS) Check(table string, readFile func(string) ([]byte, error)) error {
 	var errs []error
 	fail := func(key, file string, err error) {

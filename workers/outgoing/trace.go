@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// sendOn sends a request over a connection. If its context has a span, the request gets a span of its own below that one, of the kind client
-// and by the same tracer. That span is the request's traceparent, and ends with the body of the answer.
+// sendOn sends a request over a connection. If its context has a span, the request gets a span of its own below that one, of the kind client and by the
+// same tracer. That span is the request's traceparent, and ends with the body of the response.
 //
 // The span begins after the permit was used, and waits for nothing: it moves a departure by some microseconds.
 func sendOn(c *conn, req *http.Request) (*http.Response, error) {
@@ -24,7 +24,7 @@ func sendOn(c *conn, req *http.Request) (*http.Response, error) {
 	return traced.RoundTrip(req.WithContext(context.WithValue(ctx, connKey{}, c)))
 }
 
-// traced makes the spans. The metrics of requests are those of the dispatcher, so that it counts none.
+// traced makes the spans. It counts no metrics: the dispatcher counts requests.
 var traced = otelhttp.NewTransport(overConn{},
 	otelhttp.WithPropagators(propagation.TraceContext{}),
 	otelhttp.WithMeterProvider(noop.NewMeterProvider()),

@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// maxAnswerHeader bounds the headers of an answer.
+// maxAnswerHeader bounds the headers of a response.
 const maxAnswerHeader = 64 << 10
 
 // newTransport returns what makes the transport of the connections, at the first use: with its guard it takes 2 KB, and most of many buckets
@@ -43,9 +43,8 @@ func newTransport(config Config) (func() *http.Transport, error) {
 	}), nil
 }
 
-// transportOf returns the transport that makes its connections by d. It reads no proxy from the environment: with one the guard would see
-// the proxy's address. Nothing is decompressed: a small answer could become an endless one. Times are bounded by the
-// context.
+// transportOf returns the transport that makes its connections by d. It reads no proxy from the environment: with one the guard would see the proxy's
+// address. Nothing is decompressed: a small response could become an endless one. Times are bounded by the context.
 func transportOf(d *dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.dial,
@@ -59,17 +58,17 @@ func transportOf(d *dialer) *http.Transport {
 	}
 }
 
-// healthChecks has a connection of HTTP/2 send a PING when it is silent. A receiver that is slow answers that, and one that is gone does not.
+// healthChecks makes HTTP/2 connections send a PING when they are silent. A slow receiver answers it, and one that is gone does not.
 func healthChecks() *http.HTTP2Config {
 	return &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 }
 
-// guardedDialTimeout bounds how long a [GuardedTransport] needs for a connection. It is shorter than the time of the requests, so that their
-// errors tell a resolver that does not answer from a server that does not.
+// guardedDialTimeout bounds how long a [GuardedTransport] takes to connect. It is shorter than the requests' timeout, so errors distinguish a resolver
+// that does not answer from a server that does not.
 const guardedDialTimeout = 5 * time.Second
 
-// GuardedTransport returns a transport that connects only where [workers.Guard] lets it, without a proxy: for requests that are no
-// job's, such as those for tokens.
+// GuardedTransport returns a transport that connects only to addresses that [workers.Guard] allows, without a proxy: for requests that are no job's,
+// such as those for tokens.
 func GuardedTransport(allowed []netip.Prefix) *http.Transport {
 	dialer := workers.Dialer{Allowed: allowed}
 	return &http.Transport{

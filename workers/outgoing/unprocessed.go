@@ -12,13 +12,13 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// fate is what is known of a request that got no response.
+// fate is what is known about a request without a response.
 type fate int
 
 const (
 	fateUnknown     fate = iota // the receiver may have processed it
 	fateStale                   // it was never sent: the connection had ended before
-	fateUnprocessed             // the receiver says that it did not process it
+	fateUnprocessed             // the receiver reports that it did not process it
 	fateThrottled               // the receiver asks for less, and may have processed it
 )
 
@@ -31,7 +31,7 @@ const (
 
 // Errors of net/http, which exports none of them. Tests hold these texts against frames of a receiver.
 const (
-	textUnusable   = "http2: client conn not usable"                                 // a GOAWAY or an end came before the request
+	textUnusable   = "http2: client conn not usable"                                 // a GOAWAY or an end preceded the request
 	textGoAway     = "http2: Transport received Server's graceful shutdown GOAWAY"   // the request is above the last stream id
 	textGoAwayCode = "http2: Transport received GOAWAY from server ErrCode:"         // the same, of the first stream, with an error code
 	textClosed     = "http2: server sent GOAWAY and closed the connection; LastStre" // the request is not above the last stream id
@@ -46,7 +46,7 @@ type streamError struct {
 
 func (e streamError) Error() string { return fmt.Sprintf("stream %d: code %d", e.StreamID, e.Code) }
 
-// fateOf returns what the error of a connection says of its request. Of HTTP/2, a stream above the last id of a GOAWAY was not processed, nor was one
+// fateOf returns the fate of a request by the error of its connection. In HTTP/2, a stream above the last id of a GOAWAY was not processed, nor was one
 // that was reset with REFUSED_STREAM (RFC 9113, 6.8 and 8.7).
 func fateOf(err error) fate {
 	if reset, ok := errors.AsType[streamError](err); ok {
@@ -77,7 +77,7 @@ const (
 	maxOrigins  = 4096             // that are remembered
 )
 
-// refusals knows since when origins have refused every request. The zero value is ready to use.
+// refusals holds since when origins have refused every request. The zero value is ready to use.
 type refusals struct {
 	mu    sync.Mutex
 	since map[shaper.Origin]time.Time

@@ -18,7 +18,7 @@ type wire struct {
 	tls     *tls.Conn     // over it; nil for none
 	began   time.Time
 	written atomic.Int64
-	read    atomic.Int64 // when bytes came last, in nanoseconds since began
+	read    atomic.Int64 // when bytes last arrived, in nanoseconds since began
 }
 
 func newWire(to shaper.Origin) *wire { return &wire{to: to, began: time.Now()} }
@@ -47,10 +47,10 @@ func withWire(ctx context.Context, w *wire) context.Context {
 // age returns the time since the wire was made. It is the clock of lastRead.
 func (w *wire) age() time.Duration { return time.Since(w.began) }
 
-// lastRead returns the age at which bytes came last.
+// lastRead returns the age of the wire at which bytes last arrived.
 func (w *wire) lastRead() time.Duration { return time.Duration(w.read.Load()) }
 
-// silence returns how long no bytes have come.
+// silence returns how long no bytes have arrived.
 func (w *wire) silence() time.Duration { return w.age() - w.lastRead() }
 
 // isHTTP2 reports whether the connection speaks HTTP/2. It is known after the handshake.

@@ -19,7 +19,7 @@ var ErrURLNotAllowed error = &shaper.FieldError{
 
 var methods = []string{"POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"}
 
-// ours are the headers that the worker writes, so that neither a job nor a flow can, beside those of the connection.
+// ours are the headers that the worker writes, so that neither a job nor a flow can, in addition to those of the connection.
 var ours = []string{"webhook-"}
 
 // CheckJob reports every fault of the job's URL, method and headers, joined,
@@ -30,7 +30,7 @@ var ours = []string{"webhook-"}
 func (c Config) CheckJob(job *shaper.Job) error {
 	var t outgoing.Target
 	var err error
-	if job.URL != "" || c.URL == "" && !c.FlowURLs { // Validate has seen the bucket's
+	if job.URL != "" || c.URL == "" && !c.FlowURLs { // Validate has checked the bucket's
 		t, err = c.targetOf(job.URL, outgoing.Target{})
 	}
 	if job.URL != "" && err == nil {
@@ -44,7 +44,7 @@ func (c Config) CheckJob(job *shaper.Job) error {
 	return errors.Join(err, c.checkPayload(job), outgoing.CheckMethod(job.Method, methods...), c.checkHeaders(job.Headers))
 }
 
-// checkPayload wants a payload where the method has a body. A DELETE may have one. An event of CloudEvents is in the body.
+// checkPayload requires a payload if the method has a body. A DELETE may have one. An event of CloudEvents is in the body.
 func (c *Config) checkPayload(job *shaper.Job) error {
 	bodyless, given := isBodyless(job.Method), len(job.Payload) > 0
 	switch {

@@ -49,12 +49,12 @@ type CloudEvents struct {
 	// Source is the attribute source: a URI-reference, in ASCII. It is required.
 	Source string
 
-	// Type is the attribute type of jobs that have no header ce-type: printable ASCII without blanks, quotation
-	// marks and percent signs. "" means [DefaultEventType].
+	// Type is the attribute type of jobs that have no header ce-type: printable ASCII without spaces, quotation marks and percent signs. "" means
+	// [DefaultEventType].
 	Type string
 }
 
-// DefaultEventType is the attribute type where neither job nor settings name one.
+// DefaultEventType is the attribute type if neither job nor settings name one.
 const DefaultEventType = "tundish.job"
 
 // Headers of a job that name attributes of its event. Their values are as in the HTTP binding of CloudEvents:
@@ -69,7 +69,7 @@ const (
 	typeEventBatch = "application/cloudevents-batch+json"
 )
 
-// uriReference has the characters of RFC 3986. Its syntax is for net/url to judge.
+// uriReference matches the characters of RFC 3986. net/url checks the syntax.
 var uriReference = regexp.MustCompile(`^(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+$`)
 
 func (c CloudEvents) checkSource() error {
@@ -139,7 +139,7 @@ func checkEventHeader(canonical string, values []string) error {
 	return nil
 }
 
-// checkDataType wants the media type of a payload, which becomes an attribute of the event.
+// checkDataType requires the media type of a payload, which becomes an attribute of the event.
 func checkDataType(values []string) error {
 	for _, value := range values {
 		switch media := mediaType(value); {
@@ -152,7 +152,7 @@ func checkDataType(values []string) error {
 	return nil
 }
 
-// event has the attributes of an event as JSON names them.
+// event holds the attributes of an event by their JSON names.
 type event struct {
 	SpecVersion     string `json:"specversion"`
 	ID              string `json:"id"`
@@ -163,7 +163,7 @@ type event struct {
 	DataContentType string `json:"datacontenttype"`
 }
 
-// body returns the body of an attempt. It brings the headers into the format: h holds those of the job and its flow.
+// body returns the body of an attempt. It brings the headers into the format: h holds the headers of the job and its flow.
 func (c *Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 	if !c.Format.makesEvents() {
 		return attempt.Payload, nil
@@ -176,7 +176,7 @@ func (c *Config) body(attempt *shaper.Attempt, h http.Header) ([]byte, error) {
 	return e.structured(attempt.Payload, h)
 }
 
-// eventOf is the event of a job, but for the attributes that its headers name.
+// eventOf returns the event of a job, without the attributes that its headers name.
 func (c *Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
 	e := event{
 		SpecVersion: "1.0", ID: attempt.ID, Source: c.CloudEvents.Source, Type: cmp.Or(c.CloudEvents.Type, DefaultEventType),
@@ -188,7 +188,7 @@ func (c *Config) eventOf(attempt *shaper.Attempt, h http.Header) *event {
 	return &e
 }
 
-// eventsOf makes the events of a batch, in the JSON batch format of CloudEvents. The jobs agree in the headers that name attributes.
+// eventsOf returns the events of a batch, in the JSON batch format of CloudEvents. The jobs agree in the headers that name attributes.
 func (c *Config) eventsOf(batch *shaper.Batch) bodyMaker {
 	return func(_ *shaper.Attempt, h http.Header) ([]byte, error) {
 		body := []byte{'['}
@@ -227,7 +227,7 @@ func (e *event) structured(payload []byte, h http.Header) ([]byte, error) {
 // headerText percent-encodes what the HTTP binding does, of visible ASCII.
 var headerText = strings.NewReplacer("%", "%25", `"`, "%22")
 
-// setHeaders writes the attributes as headers. Those of the job stay as they are.
+// setHeaders writes the attributes as headers. The job's headers stay as they are.
 func (e *event) setHeaders(h http.Header) {
 	h.Set("Ce-Specversion", e.SpecVersion)
 	h.Set("Ce-Id", headerText.Replace(e.ID))
@@ -259,8 +259,8 @@ func (e *event) with(payload []byte) ([]byte, error) {
 	return append(body, '}'), nil
 }
 
-// isJSON leaves out types such as application/vnd.acme+json. The SDK for Go reads no JSON object as data of such a type, and
-// every SDK reads data_base64. That SDK compares types with capitals as they are.
+// isJSON excludes types such as application/vnd.acme+json. The Go SDK reads no JSON object as data of such a type, and every SDK reads data_base64. The
+// Go SDK compares types case-sensitively.
 func isJSON(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.TrimSpace(media)

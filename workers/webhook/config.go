@@ -12,36 +12,32 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// table is that of the worker in the configuration.
+// table is the worker's table in the configuration.
 const table = "webhook"
 
 // Config says where the jobs of a bucket go, and within which bounds.
 type Config struct {
-	// URL is used where a job names none, and its flow has none. "" means that every
-	// job must name one, unless FlowURLs is set.
+	// URL is the target if neither the job nor its flow names one. "" means that every job must name one, unless FlowURLs is set.
 	URL string
 
-	// FlowURLs says that enqueue takes a job without a URL only if its flow has one: see NeedsURL of [shaper.FlowSettings]. Then no URL is
-	// needed here.
+	// FlowURLs says that enqueue accepts a job without a URL only if its flow has one: see NeedsURL of [shaper.FlowSettings]. Then no URL is needed here.
 	FlowURLs bool
 
-	// JobURL says whether a job may name its own URL. That of a flow is an operator's.
+	// JobURL says whether a job may name its own URL. An operator sets the URL of a flow.
 	JobURL bool
 
-	// Timeout is for all of an attempt: to resolve, connect, send, and read
-	// the answer. The lease must be at least as long.
+	// Timeout bounds an attempt: to resolve, connect, send, and read the response. The lease must be at least as long.
 	Timeout time.Duration
 
-	// Policy says what becomes of a job after each answer.
+	// Policy decides what becomes of a job after each response.
 	Policy workers.Policy
 
 	// AllowNetworks are the networks beyond the public internet that may be
 	// called; see [workers.Guard].
 	AllowNetworks []netip.Prefix
 
-	// Concurrency is how many deliveries are under way at a time at most. So
-	// many connections to one host are kept, and twice as many in all. It
-	// bounds nothing else: that is the dispatcher's to do.
+	// Concurrency is the highest number of concurrent deliveries. As many connections to one host are kept, and twice as many in all. The worker does not
+	// enforce it: the dispatcher does.
 	Concurrency int
 
 	// Secrets sign the jobs of flows without secrets, and jobs without a flow, towards the origin of URL only. They need
@@ -60,21 +56,20 @@ type Config struct {
 	// TLS are the certificates of connections to receivers.
 	TLS outgoing.TLS
 
-	// EgressProxy is the proxy that all requests go through, as http://user:password@host:port; "" for none. The guard
-	// then sees the proxy's address only: AllowNetworks must have it unless it is public. Addresses in URLs are still
-	// checked, names are for the proxy to check.
+	// EgressProxy is the proxy that all requests go through, as http://user:password@host:port; "" for none. The guard then sees only the proxy's
+	// address: AllowNetworks must have it unless it is public. Addresses in URLs are still checked; the proxy checks names.
 	EgressProxy string
 
 	// ConnectionMaxAge is the age at which a connection takes no new request: see [outgoing.Config]. 0: no maximum.
 	ConnectionMaxAge time.Duration
 
 	// Read by New.
-	home    own      // of flows that have nothing: its target is that of URL
+	home    own      // of flows without settings of their own: its target is that of URL
 	signers []signer // of Secrets
 }
 
-// DefaultConfig returns the defaults: every job names its URL, 15 s, another try after every answer but 2xx
-// and 410, the public internet only, no signatures.
+// DefaultConfig returns the defaults: every job names its URL, 15 s, a retry after every status but 2xx and 410, the public internet only, no
+// signatures.
 func DefaultConfig() Config {
 	return Config{
 		JobURL: true, Timeout: 15 * time.Second, Policy: workers.DefaultPolicy(), Concurrency: 256, Format: FormatStandard,
@@ -104,7 +99,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// faulter notes the fault of a key.
+// faulter reports the fault of a key.
 type faulter func(key, format string, args ...any)
 
 func (c Config) validateSecrets(fail faulter) {

@@ -21,8 +21,7 @@ func (c Config) CheckFlow(own *shaper.OwnDelivery) error {
 	return err
 }
 
-// readFlow is CheckFlow. It returns the target of the flow's URL, zero where it has none, and the
-// signers of its secrets.
+// readFlow is CheckFlow. It also returns the target of the flow's URL, zero without one, and the signers of its secrets.
 func (c *Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers []signer, err error) {
 	var errs []error
 	if own.URL != "" {
@@ -41,8 +40,8 @@ func (c *Config) readFlow(own *shaper.OwnDelivery) (t outgoing.Target, signers [
 
 // own are the checked settings of a flow for deliveries, for the bucket of a Config.
 type own struct {
-	*shaper.OwnDelivery                 // nil where it has nothing
-	target              outgoing.Target // where jobs go that name none, zero for nowhere
+	*shaper.OwnDelivery                 // nil if it has none
+	target              outgoing.Target // the target of jobs that name none, zero for none
 	signers             []signer        // of its secrets
 }
 
@@ -66,16 +65,16 @@ func (o *own) trusts(to shaper.Origin) bool {
 	return o.OwnDelivery != nil && o.target.Is(to)
 }
 
-// setHeaders writes the flow's headers over those of the job.
+// setHeaders writes the flow's headers over the job's.
 func (o *own) setHeaders(h http.Header) {
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
 }
 
-// signersFor returns the signers of a delivery to an origin: those of the flow, or those of the bucket if the flow has none.
-// A flow's signers are used only towards the origin that its credentials are for. The bucket's signers are used only towards
-// the origin of the bucket's URL. Any other receiver could pass the signed request on to that origin, which trusts the secret.
+// signersFor returns the signers of a delivery to an origin: the flow's, or the bucket's if the flow has none. A flow's signers are used only towards
+// the origin that its credentials are for. The bucket's signers are used only towards the origin of the bucket's URL. Any other receiver could pass the
+// signed request on to that origin, which trusts the secret.
 func (c *Config) signersFor(own *own, to shaper.Origin) []signer {
 	switch {
 	case len(own.signers) == 0 && c.home.target.Is(to):

@@ -13,10 +13,10 @@ import (
 	"github.com/tundish-io/tundish/workers/outgoing"
 )
 
-// bodyMaker makes the body of an attempt. It brings the headers into the format: those that it gets are of the job and its flow.
+// bodyMaker makes the body of an attempt. It brings the headers of the job and its flow, in h, into the format.
 type bodyMaker func(attempt *shaper.Attempt, h http.Header) ([]byte, error)
 
-// request makes the request of an attempt at now. Its error is a [workers.ErrInvalid], or an errFlow.
+// request builds the request of an attempt at now. Its error is a [workers.ErrInvalid], or an errFlow.
 func (c *Config) request(attempt *shaper.Attempt, now time.Time, bodyOf bodyMaker) (*outgoing.Request, error) {
 	own, err := c.ownOf(attempt.Own)
 	if err != nil {
@@ -56,13 +56,13 @@ func (c *Config) checkedTarget(attempt *shaper.Attempt, own *own) (outgoing.Targ
 
 func invalid(err error) error { return fmt.Errorf("%w: %w", workers.ErrInvalid, err) }
 
-// header returns the headers of an attempt: the defaults, the job's over them,
-// ours over both. The caller writes those of its flow over the job's, see own.
+// header returns the headers of an attempt: the defaults, overridden by the job's, then by ours. The caller overrides the job's with its flow's, see
+// own.
 func header(attempt *shaper.Attempt, id string, hasBody bool, now time.Time) http.Header {
 	const own = 5
 	h := make(http.Header, len(attempt.Headers)+own)
 	values := make([]string, 0, own)
-	set := func(canonical, value string) { // Set would spell the name anew and make a slice
+	set := func(canonical, value string) { // Set would spell the name again and make a slice
 		values = append(values, value)
 		h[canonical] = values[len(values)-1 : len(values) : len(values)]
 	}

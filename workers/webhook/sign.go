@@ -25,8 +25,8 @@ const (
 // signer signs deliveries by one secret.
 type signer struct{ *standardwebhooks.Webhook }
 
-// newSigner checks a secret. The library alone would take any key, and a secret without its prefix: an empty secret
-// would sign too. The error does not repeat the secret.
+// newSigner checks a secret. The library alone would accept any key, and a secret without its prefix: an empty secret would sign too. The error does not
+// repeat the secret.
 func newSigner(secret string) (signer, error) {
 	text, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)

@@ -14,7 +14,7 @@ import (
 type Received struct {
 	ID        string    // header webhook-id
 	Timestamp time.Time // header webhook-timestamp, in whole seconds
-	Signature string    // header webhook-signature: signatures with blanks between them
+	Signature string    // header webhook-signature: signatures separated by spaces
 	Body      []byte    // byte for byte as it arrived
 }
 

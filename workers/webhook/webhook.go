@@ -1,15 +1,12 @@
-// Package webhook delivers jobs as HTTP requests, in the manner of Standard
-// Webhooks: the payload is the body, webhook-id the job's id on every attempt,
-// webhook-timestamp the time of this one, by the clock of Redis. A GET and a HEAD have no payload, and are signed over an empty body.
+// Package webhook delivers jobs as HTTP requests that follow Standard Webhooks. The payload is the body. The header webhook-id is the job's id at every
+// attempt, and webhook-timestamp is the time of the attempt, by the clock of Redis. A GET and a HEAD have no payload, and are signed over an empty body.
 //
 // One permit is one request: see package outgoing, which also says where connections may go.
 //
-// A flow may have a URL, headers and secrets of its own ([shaper.OwnDelivery]). Jobs of the flow
-// that name no URL go to its URL, else to the bucket's. Its headers replace a job's headers, and
-// its secrets sign. Both are used only towards one origin: that of the flow's URL or, without one,
-// that of the bucket's URL. Any other delivery goes without them. Where a flow has no secrets, those
-// of the bucket sign, towards the origin of the bucket's URL. The client certificate of the bucket is
-// shown to that origin only.
+// A flow may have a URL, headers and secrets of its own ([shaper.OwnDelivery]). Jobs of the flow that name no URL go to the flow's URL, otherwise to the
+// bucket's. The flow's headers replace a job's headers, and its secrets sign. Both are used only towards one origin: that of the flow's URL or, without
+// one, of the bucket's URL. Any other delivery goes without them. If a flow has no secrets, the bucket's secrets sign, towards the origin of the
+// bucket's URL. The bucket's client certificate is shown to that origin only.
 //
 // Jobs may name any URL, so the receiver is not trusted.
 //
@@ -36,7 +33,7 @@ type Worker struct {
 
 var _ shaper.BatchWorker = (*Worker)(nil)
 
-// New makes a worker, or returns what [Config.Validate] and [outgoing.TLS.Check] say of config.
+// New makes a worker, or returns the error of [Config.Validate] or [outgoing.TLS.Check].
 func New(config Config) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -67,9 +64,9 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	return w.sender.Send(ctx, attempt, req)
 }
 
-// DeliverBatch makes one attempt at several jobs by one request. Its webhook-id is that of the batch, and its signature covers the whole
-// body. Its items are as [workers.BatchFormat] says. With a format of CloudEvents they are the events, in the JSON batch format. What
-// becomes of each job is as [workers.Policy.Outcomes] says.
+// DeliverBatch makes one attempt at several jobs by one request. Its webhook-id is that of the batch, and its signature covers the whole body.
+// [workers.BatchFormat] defines its items. With a format of CloudEvents the items are the events, in the JSON batch format. [workers.Policy.Outcomes]
+// decides the outcome of each job.
 func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper.Outcome {
 	whole, body := w.config.Batch.Attempt(batch), w.config.body
 	if w.config.Format.makesEvents() {
@@ -87,7 +84,7 @@ func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper
 	return w.config.Policy.Outcomes(batch, outcome, time.Now())
 }
 
-// noRequest is the outcome of an attempt that makes no valid request.
+// noRequest returns the outcome of an attempt whose request is not valid.
 func noRequest(err error) shaper.Outcome {
 	if errors.Is(err, errFlow) {
 		return shaper.Retry(shaper.ReasonFlowSettings, workers.Snippet([]byte(err.Error())))

@@ -1,4 +1,4 @@
-// Program vendor plays the API of somebody else: it wants a token, and refuses more than 20 calls in a second or 100 in a minute.
+// Program vendor plays the API of a vendor: it requires a token, and refuses more than 20 calls in a second or 100 in a minute.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// token gives a token for client credentials (RFC 6749, 4.4).
+// token issues a token for client credentials (RFC 6749, 4.4).
 func token(w http.ResponseWriter, r *http.Request) {
 	if id, secret, _ := r.BasicAuth(); id != "us" || secret != "example" {
 		http.Error(w, `{"error":"invalid_client"}`, http.StatusUnauthorized)
@@ -48,7 +48,7 @@ func (v *vendor) call(w http.ResponseWriter, r *http.Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
-	if v.within(now, time.Second) >= 20+2 || v.within(now, time.Minute) >= 100 { // 2: calls take different times to get here
+	if v.within(now, time.Second) >= 20+2 || v.within(now, time.Minute) >= 100 { // 2: calls take different times to arrive
 		v.refused++
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, `{"error":"too many calls"}`, http.StatusTooManyRequests)
@@ -65,7 +65,7 @@ func (v *vendor) within(now time.Time, window time.Duration) int {
 	return len(v.times) - first
 }
 
-// report says how many calls came, and how many were refused.
+// report writes how many calls arrived, and how many were refused.
 func (v *vendor) report(w http.ResponseWriter, _ *http.Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

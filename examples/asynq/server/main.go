@@ -1,4 +1,4 @@
-// Program server is an asynq server as you have it, with a middleware more, and counts what it sends.
+// Program server is an ordinary asynq server with one middleware added. It counts the emails that it sends.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run() error {
 	go func() { log.Print(http.ListenAndServe("127.0.0.1:9125", &sent)) }()
 
 	mux := asynq.NewServeMux()
-	mux.Use(tundishasynq.Middleware(leases)) // this, and leases with their connection, are what it has more
+	mux.Use(tundishasynq.Middleware(leases)) // the only additions are this, and leases with their connection
 	mux.HandleFunc("email:send", func(context.Context, *asynq.Task) error {
 		sent.add()
 		return nil
@@ -45,7 +45,7 @@ func run() error {
 	return server.Run(mux) // until SIGINT or SIGTERM
 }
 
-// counter tells how many emails were sent, and the most in a second.
+// counter counts the emails sent, and the most in a second.
 type counter struct {
 	mu    sync.Mutex
 	times []time.Time

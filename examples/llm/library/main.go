@@ -1,5 +1,5 @@
 // Command library calls OpenAI and Anthropic with their own Go clients, twenty calls at once. All wait for their slots in two buckets of Tundish, at two
-// calls a second and within 90,000 tokens a minute, also beside other processes. Redis is all that it needs.
+// calls a second and within 90,000 tokens a minute, shared with other processes. It needs only Redis.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Program providers plays the APIs of OpenAI and Anthropic, so that the example needs no key: like these, each refuses what is above its limits of
-// requests and tokens.
+// Program providers plays the APIs of OpenAI and Anthropic, so that the example needs no key: as the real ones do, each refuses calls above its limits
+// of requests and tokens.
 package main
 
 import (

@@ -53,7 +53,7 @@ func run(args []string) error {
 	return fmt.Errorf("no such command: %s", strings.Join(args, " "))
 }
 
-// secretOf is the secret of a customer. Yours come from a random source; these are made, so that two programs know them.
+// secretOf returns the secret of a customer. Real secrets come from a random source; these are derived, so that two programs know them.
 func secretOf(customer, version string) string {
 	sum := sha256.Sum256([]byte("an example, " + customer + ", " + version))
 	return "whsec_" + base64.StdEncoding.EncodeToString(sum[:])
@@ -106,7 +106,7 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deliver is what a customer does with a delivery.
+// deliver handles a delivery as a customer does.
 func (v *receiver) deliver(name string, r *http.Request) (outcome string, status int) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err != nil {
@@ -127,7 +127,7 @@ func (v *receiver) deliver(name string, r *http.Request) (outcome string, status
 		time.Sleep(time.Second)
 	case name == "customer-2" && !repaired: // a dead one
 		return "failed", http.StatusInternalServerError
-	case name == "customer-3": // one that wants no more
+	case name == "customer-3": // one that wants no more deliveries
 		return "gone", http.StatusGone
 	}
 	if secret == 0 {
@@ -161,7 +161,7 @@ func wait(number, what string) error {
 	}
 }
 
-// ask asks the receiver that runs.
+// ask calls the running receiver.
 func ask(path string) (string, error) {
 	resp, err := http.Get("http://" + address + "/" + path)
 	if err != nil {
