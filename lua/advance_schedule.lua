@@ -17,7 +17,7 @@
 local key, due_key = KEYS[1], KEYS[2]
 local text, blocked, pause = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', due_key, '')
 
 local now = server_time()

@@ -16,7 +16,7 @@
 local index = KEYS[1]
 local bucket, old_tag, old_generation, tag, generation = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', index, '')
 
 local field = bucket .. ':generation'

@@ -17,7 +17,7 @@
 local sessions = KEYS[1]
 local session, secret, address, life, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', sessions, '')
 
 local now = server_time()

@@ -51,7 +51,7 @@ local FIRST_PLACE, in_groups = 16, levels == codes.GROUPS
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local dedupe_window, stored_levels, dedupe_max, capacity =

@@ -31,7 +31,7 @@
 -- KEYS[16] …:outbox_texts  hash  their texts
 -- KEYS[17] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
--- KEYS[19] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[19] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[20] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[21] …:charges  hash  what departures charge to budgets (see charges.lua)
 -- KEYS[22...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
@@ -51,7 +51,7 @@
 -- ARGV[12] channel: to wake dispatchers on
 -- ARGV[13] bucket: with the id of a dispatcher what to publish there
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
--- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
+-- ARGV[15] stepped: microseconds by which the dispatcher saw the clock of Redis step forwards, 0 none
 -- ARGV[16] steps: of the engine's clock, as an answer told them before the clock of Redis stepped
 -- ARGV[17] expected: the latest time of the clock of Redis that the dispatcher expects (see bucket_pacer.ask_again), 0 it does not say
 -- ARGV[18] flow_count: number of flows
@@ -104,7 +104,7 @@ local FIRST_PLACE, FIRST_FLOW, flow_count, WORKERS = 21, 18, tonumber(ARGV[18]),
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
 local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon, or the next claim would see it again
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local b, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist, flow_quotas,

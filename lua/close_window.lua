@@ -43,12 +43,12 @@ local conf, pace, count, body, dead, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local due, departed, charges_key, outbox_key, outbox_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local plan, levels, member = ARGV[1], ARGV[2], ARGV[3]
 local opened, ends, next_opened, next_ends = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local PLACES = 11 -- the keys before those of the flow ""
+local PLACES = 11 -- number of keys before the keys of the flow ""
 local GRACE = 60000000 -- microseconds in which jobs in flight may end
 local UNSEEN = 60000000 -- microseconds after the grace: a window that is reported later had no dispatcher at its end
 local BUSY = 10000000 -- microseconds before the end: a bucket that sent then was held back by its rate alone
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local stored_plan, events, paused, quotas, rate_count, rate_per =

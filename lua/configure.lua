@@ -56,7 +56,7 @@ bits.check()
 local OF_PRODUCERS = { 'flow_key', 'group_key', 'default_url', 'max_payload', 'callback_bucket', 'callback_url',
   'callback_failure_url', 'callback_origins' }
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local now = server_time()

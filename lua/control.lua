@@ -33,7 +33,7 @@ local conf, pace, count, outbox_key, outbox_texts = KEYS[1], KEYS[2], KEYS[3], K
 local channel, bucket, action, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST = 5
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local rate_count, was_paused, events = unpack(redis.call('HMGET', conf, 'rate_count', 'paused', 'events'))

@@ -25,7 +25,7 @@ local settings, pace = KEYS[1], KEYS[2]
 local channel, bucket, action, by, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local rate_count, rate_per, most, until_empty = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == '1'
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', settings, '')
 
 if redis.call('HEXISTS', settings, 'rate_count') == 0 then return { 1 } end

@@ -9,7 +9,7 @@
 -- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua); …:groups for a group
 -- KEYS[4]  …:flow_settings  hash  flow -> its own settings; …:group_settings for a group
 -- KEYS[5]  …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
--- KEYS[6] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
+-- KEYS[6] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
 -- KEYS[7] …:count   hash  events that were lost
 -- KEYS[8] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[9] …:outbox_texts  hash  their texts
@@ -47,7 +47,7 @@ local FIRST, FIRST_PLACE = 6, 9
 local GROUP = '3'
 local NUMBERS, PAUSED = own_settings.NUMBERS, own_settings.PAUSED
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local rate_count, levels_text, events, batches, own_budgets =

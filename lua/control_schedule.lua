@@ -25,7 +25,7 @@
 local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
 local channel, message, name, action, by, text, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', due_key, '')
 
 if redis.call('EXISTS', settings) == 0 then return { 1 } end

@@ -26,7 +26,7 @@ local revision, generation, channel, message = tonumber(ARGV[1]), tonumber(ARGV[
 local started, keep = tonumber(ARGV[5]), ARGV[6]
 local FIRST, AT_ONCE = 7, 100
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', due_key, '')
 
 local now = server_time()

@@ -29,7 +29,7 @@ local CAUSE = '{"cause":"' .. ARGV[3] .. '"'
 local NEAR = 50000 -- microseconds between two deaths of one span: a flow is emptied a chunk at a time
 local MOST_SPANS, SPARE = 16, 1000
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local offset = redis.call('HGET', pace, 'offset') or '0'

@@ -45,10 +45,10 @@ local body, meta, conf, count, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local flows, flow_settings, tried, disabled, outbox_key, outbox_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local callbacks_key, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14]
 local levels, name, at_most, most_bytes, again, cause = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local PLACES = 14 -- the keys before those of the flow
+local PLACES = 14 -- number of keys before the keys of the flow
 local KEPT = 3600000000 -- microseconds until the next look at a flow whose jobs are kept
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', dead, '')
 
 local stored_levels, events, keep = unpack(redis.call('HMGET', conf, 'flows', 'events', 'flow_keep'))

@@ -49,7 +49,7 @@ local levels, again, most_bytes, expired_last, flow_count = ARGV[1], tonumber(AR
 local has_flows, in_groups, PURGED, FIRST_FLOW = levels ~= codes.NO_FLOWS, levels == codes.GROUPS, 15, 5
 local FIRST_PLACE = PURGED + flow.PLACES
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', expiries_key, '')
 
 local rate_count, stored_levels, events = unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events'))

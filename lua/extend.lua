@@ -25,7 +25,7 @@ local FIRST_ARG, WIDTH = 3, 3
 local CHUNK = 500
 local lease_count = (#ARGV - FIRST_ARG) / WIDTH
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local deadline = string.format('%d', server_time() + lease)

@@ -25,7 +25,7 @@ local body, meta, seen, results_key, ends_key, conf, answer = KEYS[1], KEYS[2], 
 local id, waited = ARGV[1], ARGV[2] == '1'
 local NOT_ENDED, NOT_KEPT, KEPT = 0, 1, 2
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', ends_key, '')
 
 local now = server_time()

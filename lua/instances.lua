@@ -12,7 +12,7 @@
 local instances = KEYS[1]
 local id, silence = ARGV[1], tonumber(ARGV[2])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', instances, '')
 
 local now = server_time()

@@ -30,7 +30,7 @@ local FIRST, WIDTH = 5, 3
 local AWAY = 5000000 -- microseconds until one that was handed out is handed out again
 local REPAIRED = 100 -- callbacks that no time names, which one run mends
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', key, '')
 
 local now = server_time()

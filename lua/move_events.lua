@@ -16,7 +16,7 @@
 local key, texts, at_most = KEYS[1], KEYS[2], tonumber(ARGV[1])
 local FIRST = 2
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', key, '')
 
 local now = server_time()

@@ -15,7 +15,7 @@ local differing = KEYS[1]
 local process, differences = ARGV[1], ARGV[2]
 local KEPT, MOST = 45000000, 50
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', differing, process)
 
 local now = server_time()

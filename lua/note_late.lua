@@ -20,7 +20,7 @@ local conf, count, outbox_key, outbox_texts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local finish, left, why, sentence = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local KIND = 'finish.late'
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local box = outbox.open(redis.call('HGET', conf, 'events'), outbox_key, outbox_texts, count, server_time())

@@ -18,9 +18,9 @@
 
 local body, count = KEYS[1], KEYS[2]
 local most_bytes, keep, came, id = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
-local FIRST = 2 -- the keys before those of flows
+local FIRST = 2 -- number of keys before the keys of flows
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local bytes, looked_at = 0, 0

@@ -30,7 +30,7 @@ local callbacks_key, callback_texts, callback_counts = KEYS[4], KEYS[5], KEYS[6]
 local id, caller, size, url, levels, tells = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local DONE, TAKEN, FINISHED, FULL = 0, 1, 2, 3
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', key, '')
 
 local rate_count, stored_levels = unpack(redis.call('HMGET', conf, 'rate_count', 'flows'))

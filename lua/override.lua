@@ -18,7 +18,7 @@ local limit, text, known_rev = ARGV[1], ARGV[2], ARGV[3]
 
 local field = 'pin:' .. limit
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local stored, current, left_for = unpack(redis.call('HMGET', conf, field, 'limits_rev', 'left_for'))

@@ -50,11 +50,11 @@ local flows, flow_settings, tried, expiries_key = KEYS[8], KEYS[9], KEYS[10], KE
 local callbacks_key, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local levels, name = ARGV[5], ARGV[6]
-local PURGED = 14 -- the keys before those of the purge
+local PURGED = 14 -- number of keys before the keys of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', seen, '')
 
 local dedupe_window, dedupe_max, stored_levels = unpack(redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows'))

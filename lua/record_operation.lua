@@ -55,7 +55,7 @@ local ENTRIES = 512 -- bytes that count for the entries of a record in the lists
 local AT_ONCE = 100 -- records that a run removes for each reason
 local HEAD = '^(%d+) (%S+) ([012]) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)\n'
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', lists, '')
 
 local now = server_time()

@@ -51,7 +51,7 @@ local first_arg = FIRST_FLOW + flow_count
 -- The part of a capacity that redriven jobs may fill.
 local function fillable(bound) return spare > 0 and bound - math.floor(bound / spare) or bound end
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', dead, '')
 
 local capacity_text, stored_levels, max_flows, shed_low, expires =

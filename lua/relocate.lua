@@ -54,7 +54,7 @@ local offset, ttl = schema, revision
 local FIRST_KEY, FIRST = 10, 6
 local HOLD, MOVES = 3000000, 'moves' -- microseconds, longer than a process waits between two tries; the reason of the hold
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local now = server_time()

@@ -13,7 +13,7 @@
 local settings = KEYS[1]
 local channel, bucket, plan, timetable = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', settings, '')
 
 if redis.call('HGET', settings, 'plan') ~= plan then return 0 end

@@ -16,7 +16,7 @@
 -- KEYS[3]  …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5]  …:riders  zset  jobs that are in flight with another one (see batch.lua)
+-- KEYS[5]  …:riders  zset  batch members in flight, without the first of each batch (see batch.lua)
 -- KEYS[6]  …:body    hash  id -> body: how many jobs there are, where the timetable asks for that
 -- KEYS[7]  …:dead    zset  id -> time of death: the same
 -- KEYS[8]  …:count   hash  jobs that came as scheduled: the same
@@ -25,9 +25,9 @@
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
 -- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[4]  dispatcher: its id, no spaces
--- ARGV[5]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
+-- ARGV[5]  stepped: microseconds by which the dispatcher saw the clock of Redis step forwards, 0 none
 -- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
--- ARGV[7]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it does not say (see bucket_pacer.ask_again)
+-- ARGV[7]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 unknown (see bucket_pacer.ask_again)
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn in the turn queue}; slots: how many there are for them, at most as many as
 --          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings
@@ -50,7 +50,7 @@ local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), 
 local stepped, known_steps, expected = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local b = bucket_pacer.open(conf, pace, stepped, known_steps)

@@ -8,7 +8,7 @@
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
 -- ARGV[3]  again: how many of the last groups reserve.lua has named because settings have changed
--- ARGV[4]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it does not say (see pacer.is_unexpected)
+-- ARGV[4]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 unknown (see pacer.is_unexpected)
 -- Returns  {0, now, and for each flow: its name, its turn in the turn queue}
 -- Stores   clock and offset, as reserve.lua does
 -- Needs    Redis 7.0
@@ -21,7 +21,7 @@ local pace = KEYS[1]
 local want, horizon, again, expected = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local MOST_AGAIN = 2000 -- flows whose turn one run moves
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', pace, '')
 
 local now = server_time()

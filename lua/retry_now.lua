@@ -36,7 +36,7 @@ local FIRST_PLACE = 6
 local SOON = 1000 -- microseconds: what is due within them stays where it is
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local rate_count, stored_levels = unpack(redis.call('HMGET', conf, 'rate_count', 'flows'))

@@ -21,19 +21,19 @@
 -- KEYS[13] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[15] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[16] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
+-- KEYS[16] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
 -- KEYS[17] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
 -- KEYS[18] …:outbox_texts  hash  their texts
 -- KEYS[19] …:results  hash  id -> what was answered (see results.lua)
 -- KEYS[20] …:result_ends  zset  id -> when its result is dropped
 -- KEYS[21] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[22] …:callback_texts  hash  their texts
--- KEYS[23] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[23] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  what departures charge to budgets (see charges.lua)
 -- KEYS[27] …:responses  hash  id -> what its requests charged, or that its usage is settled (see responses.lua)
--- KEYS[28] …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[28] …:result_flows  hash  id -> when its result was stored, and its flow
 -- KEYS[29] …:result_order  zset  results by flow and time
 -- KEYS[30] …:result_shares  zset  how many results each flow has, and their bytes
 -- KEYS[31...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
@@ -102,7 +102,7 @@ local HELD_ALONE, EXHAUSTED, GONE, DROPPED, UNDONE = codes.HELD_ALONE, codes.EXH
 local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
 local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local max_in_flight, dedupe_window, dedupe_max, stored_levels, downstream_text, keep_attempts, events, result_retention, results_max,

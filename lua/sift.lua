@@ -17,7 +17,7 @@ local body, meta, number, from, at_most = KEYS[1], KEYS[2], tonumber(ARGV[1]), t
 local FIRST_PLACE = 2
 local list = KEYS[FIRST_PLACE + number]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', meta, '')
 
 local ids, removed = redis.call('LRANGE', list, from, from + at_most - 1), 0

@@ -23,7 +23,7 @@
 local meta, leases, flow_settings = KEYS[1], KEYS[2], KEYS[3]
 local id, epoch, claim, started, lease, latest, flow = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local now = server_time()

@@ -24,7 +24,7 @@
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window: as it was in data of schema 1
 -- KEYS[19] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[20] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[20] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[21] …:flow_makers  zset  flow -> its caller (see makers.lua)
 -- KEYS[22...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
@@ -71,8 +71,8 @@ local seen_until, tried, riders_key, makers_key = KEYS[18], KEYS[19], KEYS[20], 
 local has_flows, in_groups = ARGV[1] ~= codes.NO_FLOWS, ARGV[1] == codes.GROUPS
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
-local GROUPS = 14 -- the keys before those of groups
-local PURGED = 21 -- the keys before those of a purge
+local GROUPS = 14 -- number of keys before the keys of groups
+local PURGED = 21 -- number of keys before the keys of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -80,7 +80,7 @@ local PURGE_PAUSE = 10000000 -- one that makes no progress for so long has lost 
 local CHUNK = 500
 local MOST_BYTES = 1048576 -- of bodies to read
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local now = server_time()

@@ -19,7 +19,7 @@
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
--- KEYS[16] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[16] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[17] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
 -- KEYS[18...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
@@ -69,7 +69,7 @@ local purged_later = KEYS[FIRST_PLACE]
 local member, flow_count = ARGV[9], tonumber(ARGV[10])
 local first_arg = FIRST_FLOW + flow_count
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local rate_count, events = unpack(redis.call('HMGET', conf, 'rate_count', 'events'))

@@ -32,7 +32,7 @@ local body, meta, conf, count, dead, seen, seen_window, seen_minute, tried, outb
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', dead, '')
 
 local capacity, dead_capacity, dead_max_bytes, dead_retention, dead_drop, dedupe_window, dedupe_max, dead_warn, events =
