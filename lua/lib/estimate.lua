@@ -392,8 +392,8 @@ function estimate.of_job(b, f, ahead, id, reserves)
   return at
 end
 
--- Returns the same for the first of several evenly spaced jobs. In a bucket with only a rate, b.from does not delay it: the rest of the
--- burst lets the first jobs depart at once.
+-- Returns the same for the first of several evenly spaced jobs. In a bucket with only a rate the result may be before b.from: then the rest
+-- of the burst lets the first jobs depart at once, at b.from.
 function estimate.first(b, f, ahead)
   if b.has_flows or not b.simple or b.paused then return estimate.eta(b, f, ahead) end
   return b.next + estimate.requests(b, ahead) * b.interval - b.back
