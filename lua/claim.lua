@@ -45,15 +45,14 @@
 -- ARGV[5]  lease: microseconds, counted from the last slot of the reply
 -- ARGV[6]  lead: microseconds until the reply is expected to arrive; no slot is earlier
 -- ARGV[7]  last_chance: crashes that put a job on its last chance
--- ARGV[8]  may_go: 1 if one of those may be among the answer, 0 if the process holds one
 -- ARGV[8]  may_go: 1 if the reply may have one such job, 0 if the process holds one
+-- ARGV[9]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[10] levels: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
 -- ARGV[11] member: the bucket's name where it is in a pool, '' if in none
 -- ARGV[12] channel: to wake dispatchers on
 -- ARGV[13] bucket: with the id of a dispatcher what to publish there
--- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the reply, 1 to 1048576; one job is handed out however large it is
--- ARGV[16] steps: of the engine's clock, as an answer told them before the clock of Redis stepped
+-- ARGV[15] stepped: microseconds by which the dispatcher saw the clock of Redis step forwards, 0 none
 -- ARGV[16] steps: of the engine's clock, as a reply returned them before the clock of Redis stepped
 -- ARGV[17] expected: the latest time of the clock of Redis that the dispatcher expects (see bucket_pacer.ask_again), 0 unknown
 -- ARGV[18] flow_count: number of flows

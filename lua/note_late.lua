@@ -1,15 +1,15 @@
--- note_late.lua: notes that jobs will be left at the finish of a drain window, as the event finish.late. The caller has foreseen it (see
+-- note_late.lua: records that jobs will miss the finish of a drain window, as the event finish.late. The caller computes that (see
 -- Operator.Verdicts in Go). Each finish is reported once, whichever dispatchers foresee it and however often. May be sent twice.
 --
--- KEYS[1]  …:settings    hash  events: those that hooks ask for
+-- KEYS[1]  …:settings    hash  events: the kinds that hooks want
 -- KEYS[2]  …:count   hash  late: the last finish that was reported, microseconds
 -- KEYS[3]  …:outbox  zset  events -> when they are to be moved on (see lib/outbox.lua)
 -- KEYS[4]  …:outbox_texts  hash  their texts
 -- ARGV[1]  finish: microseconds
--- ARGV[2]  left: jobs that will be left
--- ARGV[3]  why: what keeps them, words with spaces between, most jobs first
+-- ARGV[2]  left: number of jobs that will miss it
+-- ARGV[3]  why: what holds them back, words with spaces between, most jobs first
 -- ARGV[4]  sentence: the verdict for people, at most 4000 bytes
--- Returns  1 it was noted; 0 no hook asks, or this finish was reported
+-- Returns  1 it was recorded; 0 no hook wants it, or this finish was reported
 -- Stores   the event until it is moved on; the finish until the next one
 -- Needs    Redis 7.0
 

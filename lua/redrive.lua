@@ -23,8 +23,7 @@
 -- ARGV[4]  flow_count: number of flows
 -- ARGV[5]  spare: one of this many places of a bound stays free, such as 10 for 10 %; in the bucket, of the places that jobs of
 --          priority low may fill, so that no producer is shed. 0 for none
--- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each job: id, the number of its flow,
---          of, counted from 1
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each job: id, the number of its flow, from 1
 -- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, and for
 --          each id a code. 1 back in the list. 2 the bucket is full. 3 waits already. 4 its flow is full, or there would
 --          be too many flows. 5 the same for its group. 6 its flow is disabled. 0 not a dead letter, or not in these flows}

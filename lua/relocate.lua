@@ -6,7 +6,7 @@
 -- check (new place) -> leave (old place) -> begin (new place) -> carry or put (new place) -> assign.lua -> configure.lua (new), clear (old)
 --
 -- If one script may touch both places, a bucket moves with its jobs: carry renames its keys. Only a delivery in progress prevents
--- that: its outcome is for the old keys. So leave holds the bucket, as its downstream might, until no lease is left that
+-- that: its outcome is for the old keys. So leave holds the bucket, as a downstream may, until no lease is left that
 -- a dispatcher may still extend. If the process dies, the hold ends by itself. Expired leases move along, and a
 -- sweep returns their jobs. In a cluster the places are in two slots: a bucket moves while it is empty, and put copies its settings.
 --

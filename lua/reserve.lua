@@ -31,10 +31,9 @@
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
 --          flow: its name, its turn in the turn queue}; slots: the number for these flows, at most as many as
 --          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are returned because
---            settings
---          have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (no flow has anything to send,
---          or the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's, -2 see
---          bucket_pacer.ASK_LATER
+--          settings have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (no flow has anything
+--          to send, or the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the
+--          pool's, -2 see bucket_pacer.ASK_LATER
 -- Stores   clock and offset, and a missing pace, for as long as the bucket exists; in a pool, whether the
 --          bucket has more to send than the pool allows
 -- Needs    Redis 7.0

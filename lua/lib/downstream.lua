@@ -215,8 +215,7 @@ local function climb(down, base, clock)
 end
 
 -- Returns the new state of a scope after responses, nil if none is left, and whether it may send sooner. down is the previous state, or
---          nil;
--- base the effective rate (rate_count, rate_per); offset: from the server's clock to that of the text.
+-- nil; base the effective rate (rate_count, rate_per); offset: from the server's clock to that of the text.
 function downstream.hear(down, heard, rules, base, clock, offset)
   if not down then
     if not downstream.matters(heard) then return nil, false end

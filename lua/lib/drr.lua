@@ -5,6 +5,8 @@
 -- With groups there are two levels: a row of entries, one for each group, and each entry has the row of its flows. An entry departs at
 -- the turn of its group, but not before the bounds of its first flow allow. It does not wait for that flow's turn. Otherwise a group
 -- with two departures in its turn would pause between them.
+--
+-- Flows and groups are pacers (see pacer.lua) with more fields:
 --   name
 --   from      when their own bounds let them depart next
 --   at        the same, or the time of their turn if that is later

@@ -191,8 +191,7 @@ function places.tell_each(bucket, parts, aheads, job_count, first_job, width, re
 end
 
 -- Returns how many scheduled jobs a flow, or a group, may have; 0: as many as the bucket. most is the default for all; without one it is
---          the
--- capacity.
+-- the capacity.
 function places.scheduled_bound(f, most) return most > 0 and most or f.obeys.capacity end
 
 local function is_scheduled_full(f, most)

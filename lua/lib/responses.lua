@@ -1,22 +1,22 @@
--- responses.lua: responses of the downstream whose usage may be reported apart from the request that asked for them, such as those of a
--- language model that works in the background. The first outcome that reports the usage of a response settles what its requests have
--- charged to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
+-- responses.lua: responses of the downstream whose usage may be reported by another request than the original one, such as those of a
+-- language model that works in the background. The first outcome that reports the usage of a response settles the charges of its
+-- requests to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
 --
--- The hash …:responses has a text for each, by its id as settle.lua is told of it (escaped, without a space):
+-- The hash …:responses has a text for each, by its id in the arguments of settle.lua (escaped, without a space):
 --   "sCALLER time"            settled by the outcome of a job that was claimed then. CALLER: the letters of the caller that was the first
 --                             to name it (see callers.lua), none without one
---   "oCALLER time request…"   open: requests of it are charged, the last one was claimed then; each request is
+--   "oCALLER time request…"   open: its requests are charged, the last one was claimed then; each request is
 --                         "at pool_at input output model amounts length:flow": when it was charged, by the clocks of the engine and of the
---                         pool; what was counted of its model (see use.lua); what it charged; its flow
+--                         pool; the tokens counted for its model (see use.lua); its charges; its flow
 --
--- Outcomes may come in another order than they were sent: a request that was claimed before the job that settled its response charges
--- nothing. A server may use an id again: a request that was claimed later begins a new response.
+-- Outcomes may come in another order than their requests were sent: a request that was claimed before the job that settled its response
+-- charges nothing. A server may reuse an id: a request that was claimed later begins a new response.
 --
--- The field "#CALLER" is how many ids a caller has there.
+-- The field "#CALLER" is the number of ids of a caller.
 --
--- MOST fields are kept. A caller has no more ids than it leaves free: one caller alone has half. Beyond that an id of its own makes room:
--- of SAMPLE ones by chance the oldest, a settled one first, in TRIES tries; where none is found, the new id is not kept. Ids without a
--- caller are bounded by MOST alone. All of it expires KEPT after the last write.
+-- MOST fields are kept. A caller has at most as many ids as it leaves free: a single caller gets half. Beyond that, one of its own ids
+-- makes room: the oldest of SAMPLE random ones, a settled one first, in TRIES tries; if none is found, the new id is not kept. Ids without
+-- a caller are limited only by MOST. The whole key expires KEPT after its last write.
 
 --#include lib/callers.lua
 --#include lib/codes.lua

@@ -336,8 +336,7 @@ end
 
 -- Returns the timetable for people, at a time: open (1); rate_count and rate_per, effective now or when it opens; till: the end of the
 -- stretch, 0 never; opens: when it is open next, 0 unknown; finish, for a closed bucket of its next window, 0 none; finish_jobs: how many
--- to
--- send by then; late: 1 if the allowed rate is too low for them, 0 for a closed bucket; since: when the bucket was opened, 0 always
+-- to send by then; late: 1 if the allowed rate is too low for them, 0 for a closed bucket; since: when the bucket was opened, 0 always
 -- or unknown. last: the last slot; unfinished and in_flight are as for timetable.choose, together as of timetable.together.
 function timetable.view(times, base, now, last, unfinished, in_flight, together)
   if (stored(times, 1) or { from = math.huge }).from > now then return {} end
