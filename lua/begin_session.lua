@@ -1,4 +1,4 @@
--- begin_session.lua: begins a session of the holder of an API key. A key has a bounded number of sessions: the oldest goes. May be
+-- begin_session.lua: begins a session of the holder of an API key. The number of sessions per key is limited: the oldest is removed. May be
 -- sent twice.
 --
 -- KEYS[1]  tundish:{fleet}:sessions:<key>  hash  session -> "began ends secret address"

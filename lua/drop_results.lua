@@ -1,4 +1,4 @@
--- drop_results.lua: drops kept results by their ids. In a bucket that keeps none it drops none: the results that are there belong to
+-- drop_results.lua: drops stored results by their ids. In a bucket without retention it drops none: existing results are for
 -- processes that wait for them. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  result_retention
@@ -7,7 +7,7 @@
 -- KEYS[4]  …:result_ends  zset  id -> when its result is dropped
 -- KEYS[5]  …:result_flows  hash  id -> when its result was stored, and its flow
 -- KEYS[6]  …:result_order  zset  results by flow and time
--- KEYS[7]  …:result_shares  zset  how many results each flow has, and their bytes
+-- KEYS[7]  …:result_shares  zset  number and bytes of the results of each flow
 -- ARGV[1...]  the ids, 1 to 200
 -- Returns  how many were dropped
 -- Stores   nothing

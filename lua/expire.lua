@@ -1,11 +1,11 @@
 -- expire.lua: makes dead letters of waiting jobs that have expired, wherever they wait, so that they take no place from new ones: a claim
--- finds them only when their turn comes, and none comes while the bucket or the flow is paused. Jobs in flight and jobs of a flow that is
--- being purged are spared: a later run looks at them again. May be sent twice.
+-- finds them only at their turn, and there is no turn while the bucket or the flow is paused. Jobs in flight and jobs of a flow that is
+-- being purged are spared: a later run checks them again. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: see cancel.lua
--- KEYS[4]  …:count   hash  jobs that came as scheduled, bytes of dead letters; purge_flow: of the last purge
+-- KEYS[4]  …:count   hash  jobs enqueued with a delay, bytes of dead letters; purge_flow: of the last purge
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
@@ -15,20 +15,20 @@
 -- KEYS[11] …:outbox_texts  hash  their texts
 -- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
 -- KEYS[13] …:callback_texts  hash  their texts
--- KEYS[14] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[14] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[15] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[16...]  what a purge has not removed yet: …:purged:<priority>:, four lists, and …:purged_later:, a zset; then for each flow
 --          its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then what group.load wants
 -- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[2]  again: microseconds until the next look at a job that is spared, or of another flow than the caller thinks
+-- ARGV[2]  again: microseconds until the next check of a job that is spared, or of another flow than the caller assumes
 -- ARGV[3]  most_bytes: of bodies to read in this call; one is read however large
 -- ARGV[4]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places; then for each job, 200 at most: id, which of the flows it is of, counted from 1
--- Returns  {now, how many of the jobs, from the first on, were looked at, number of flows whose lists have more entries of ended
+-- Returns  {now, number of jobs checked, from the first on, number of flows whose lists have more entries of ended
 --          jobs than of waiting ones (see sift.lua), their names, then for each job that became a dead letter: 0, id, flow,
---          attempts}; {0, 0, 0} of a bucket that is not configured, or not parted as levels says
+--          attempts}; {0, 0, 0} for a bucket that is not configured, or has no flows although levels says so, or the reverse
 -- Stores   the dead letters, until they are redriven or dropped; their callbacks, until they are moved on
 -- Needs    Redis 7.0
 
@@ -100,7 +100,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
   end
 end
 
--- Everything is decided. From here on there are only writes, and a look at what they leave.
+-- Everything is decided. From here on there are only writes, and a check of the lists after them.
 if #gone > 0 then redis.call('ZREM', expiries_key, unpack(gone)) end
 if #later > 0 then redis.call('ZADD', expiries_key, unpack(later)) end
 if #expired == 0 then return { now, looked_at, 0 } end
@@ -122,7 +122,7 @@ end
 group.close(groups, now)
 if box then outbox.write(box) end
 
--- How many entries of the lists of a flow are of no waiting job, and how many jobs wait in them.
+-- Returns how many entries in the lists of a flow belong to no waiting job, and how many jobs wait in them.
 local function count_leftovers(n)
   local entries, waiting = 0, redis.call('HLEN', body) - redis.call('ZCARD', dead) - redis.call('ZCARD', leases)
   for i = 1, flow.PLACES - 1 do entries = entries + redis.call('LLEN', KEYS[before(n) + i]) end

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  tundish:instances  zset  id of a process → when it last registered, microseconds
 -- ARGV[1]  id: of this process
--- ARGV[2]  silence: microseconds after which a silent process counts no more
+-- ARGV[2]  silence: microseconds after which a silent process no longer counts
 -- Returns  {number of processes, this one included}
 -- Stores   the time; expires when all processes are silent
 -- Needs    Redis 7.0

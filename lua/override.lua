@@ -1,8 +1,8 @@
 -- override.lua: writes or removes the override of a limit. It takes precedence over all
 -- configurations until it is removed. May be sent twice. If two changes of the same limit come at the
--- same moment, the second is made again on the result of the first.
+-- same moment, the second is repeated on the result of the first.
 --
--- KEYS[1]  …:settings  hash  settings of a bucket, or conf of a limit that is asked on its own
+-- KEYS[1]  …:settings  hash  settings of a bucket, or conf of a separate limit
 -- ARGV[1]  limit: its name
 -- ARGV[2]  change: as text (Patch of package admission), "" to remove it
 -- ARGV[3]  limits_rev: of the limits that the change was made of; "" for any
@@ -30,7 +30,7 @@ if text == '' then
 else
   redis.call('HSET', conf, field, text)
 end
--- A time, so that the number is a new one also when the conf was lost.
+-- A time, so that the number is new even if the settings were lost.
 local rev = math.max(tonumber(current or 0) + 1, server_time())
 redis.call('HSET', conf, 'limits_rev', string.format('%d', rev))
 return { rev }

@@ -1,5 +1,5 @@
--- trim_dead.lua: drops dead letters, the oldest first, a chunk at a time. It drops those whose retention has
--- ended. With when_dead_full = "drop_oldest" it also drops those above the bounds of the bucket.
+-- trim_dead.lua: drops dead letters, the oldest first, a chunk at a time. It drops dead letters whose retention has
+-- ended. With when_dead_full = "drop_oldest" it also drops the excess above the bounds of the bucket.
 -- May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
@@ -17,9 +17,9 @@
 -- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
 -- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large
 -- Returns  {dropped as their retention has ended, dropped as there were too many, 1 if more are to be dropped, dead
---          letters left, their bytes, how many there may be, how many bytes (0 no bound), 1 if it drops rather than
---          refuses}; all 0 of a bucket that is not configured
--- Stores   an event when there come to be more than dead_warn; the ids, as dropped, until their dedupe window ends
+--          letters left, their bytes, their maximum number, their maximum bytes (0 no bound), 1 if it drops rather than
+--          refuses}; all 0 for a bucket that is not configured
+-- Stores   an event when their number rises above dead_warn; the ids, as dropped, until their dedupe window ends
 -- Needs    Redis 7.0
 
 --#include lib/codec.lua

@@ -5,7 +5,7 @@
 -- KEYS[3]  …:result_ends  zset  id -> when its result is dropped
 -- KEYS[4]  …:result_flows  hash  id -> when its result was stored, and its flow
 -- KEYS[5]  …:result_order  zset  results by flow and time
--- KEYS[6]  …:result_shares  zset  how many results each flow has, and their bytes
+-- KEYS[6]  …:result_shares  zset  number and bytes of the results of each flow
 -- ARGV[1]  at_most: results to drop in this call
 -- Returns  how many were dropped
 -- Stores   nothing

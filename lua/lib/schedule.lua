@@ -1,23 +1,23 @@
--- schedule.lua: the schedules of a bucket. What one is, and when it fires, is decided in Go (package schedule): here is what must happen
--- at once.
+-- schedule.lua: the schedules of a bucket. Go (package schedule) decides what a schedule is, and when it fires. These are the steps that
+-- must be atomic.
 --
 --   schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
 --                       "name:state" -> JSON, times in microseconds as texts:
---                         v         the number of its definition: no other one of this name has had it
---                         due       the fire that comes, "0" not computed yet, "" none
---                         since     since when it counts, of one whose fire is not computed yet
---                         manual    when an operator asked for a fire that has not been yet, and manual_by
+--                         v         the number of its definition: unique among all definitions of this name
+--                         due       the next fire, "0" not computed yet, "" none
+--                         since     since when it counts, if its fire is not computed yet
+--                         manual    when an operator asked for a fire that is still pending, and manual_by
 --                         paused    since when, paused_by, paused_reason
---                         blocked   why the job of the fire that is due has not got in
---                         job, last the job of the last fire, and which fire that was
---                         fired, missed, skipped  how many
---                       "name:runs" -> what became of the last fires, newest first, a line of JSON each; at most RUNS
---                       "name:made" -> of one that was made through the API: when, a space, and by whom
---                       "name:configured" -> of such a one: the definition of this name in the configuration, which waits
+--                         blocked   why the job of the due fire was not admitted
+--                         job, last the job of the last fire, and the time of that fire
+--                         fired, missed, skipped  numbers of fires
+--                       "name:runs" -> the outcomes of the last fires, newest first, a line of JSON each; at most RUNS
+--                       "name:made" -> if made through the API: when, a space, and the author
+--                       "name:configured" -> for such a schedule: the definition of this name in the configuration, which waits
 --   schedule_due  zset  name -> when a dispatcher has something to do, or NEVER
 --
 -- A fire is a table, in JSON from the dispatcher: name, v, due (of a manual one when it was asked for), at, next, manual, skip (overlap
--- skips), job, by, and how many fires before it are given up: missed, the first of them at first.
+-- skips), job, by, and how many earlier fires are given up: missed, the first of them at first.
 
 local schedule = { RUNS = 20, NEVER = 9007199254740991 } -- a time in the year 2255
 

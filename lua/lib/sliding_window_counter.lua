@@ -130,7 +130,7 @@ local function check(state, cost)
     end
     passed = passed + span
     span = state.b
-    -- The last one that is whole begins to fade.
+    -- The last whole piece begins to fade.
     local last = math.max(a, 1) - k
     if last == 1 then whole = whole - state.first elseif last > 1 then whole = whole - counts[last] end
   end
