@@ -36,7 +36,7 @@
 --            apply after the last question of the batch, so that a caller that waits that long and is alone is admitted;
 --          or for times 0 and -1 {taken, remaining, reset}; and after the answers the numbers of the states that were replaced by
 --          the shared one. Remaining in requests, wait and reset in microseconds
--- Stores   the states that were spent of; each expires a second after it is as if never used;
+-- Stores   the changed states; each expires a second after it is as if never used;
 --          and how many keys there are
 -- Needs    Redis 7.0
 

@@ -26,7 +26,7 @@
 local beats, processes, watched, counts, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, number, age, says, period = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local FIRST, WIDTH = 6, 7
-local SILENCE = 60000000 -- microseconds after which a silent process is forgotten: see Forgotten in package fleet
+local SILENCE = 60000000 -- microseconds after which a silent process is removed: see Forgotten in package fleet
 local PERIOD = 300000000
 local KEPT, DAY = 3600000, 86700000 -- milliseconds: counters; the history: a day and a period
 local MOST = 1000 -- processes

@@ -7,7 +7,7 @@
 -- ARGV[3]  address: of the client
 -- ARGV[4]  life: of the session, microseconds
 -- ARGV[5]  most: sessions of the key
--- Returns  {how many sessions were removed}
+-- Returns  {number of sessions removed}
 -- Stores   the sessions of the key until the last of them has ended
 -- Needs    Redis 7.0
 

@@ -16,20 +16,20 @@
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[13] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[14] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
 -- KEYS[16] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[17...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
 --          then …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  id
 -- ARGV[2]  state: required state: "" any waiting one, "5" dead (drop a dead letter)
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  flow of the job
 -- Returns  the code of the job's present state: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
 --          (nothing changed); 1, 2 or 4 if it waits but a dead letter was required; 0 unknown;
 --          -1 the bucket is not configured, or has no flows although levels says so, or the reverse; -2 the job is
 --          of another flow
--- Stores   the id until its dedupe window ends, or a minute if our client made it; of a job of a bundle a callback, until it is moved on
+-- Stores   the id until its dedupe window ends, or a minute if our client made it; for a job of a bundle a callback, until it is moved on
 -- Needs    Redis 7.0
 
 --#include lib/callbacks.lua

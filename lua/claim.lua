@@ -28,9 +28,9 @@
 -- KEYS[12] …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[14] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[15] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[15] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[16] …:outbox_texts  hash  their texts
--- KEYS[17] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[17] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
 -- KEYS[19] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[20] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
@@ -48,9 +48,9 @@
 -- ARGV[8]  may_go: 1 if the reply may have one such job, 0 if the process holds one
 -- ARGV[9]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[10] levels: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
--- ARGV[11] member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[11] member: the bucket's name if it is in a pool, else ''
 -- ARGV[12] channel: to wake dispatchers on
--- ARGV[13] bucket: with the id of a dispatcher what to publish there
+-- ARGV[13] bucket: the message to publish, with the id of a dispatcher
 -- ARGV[14] most_bytes: of bodies and of settings of flows in the reply, 1 to 1048576; one job is handed out however large it is
 -- ARGV[15] stepped: microseconds by which the dispatcher saw the clock of Redis step forwards, 0 none
 -- ARGV[16] steps: of the engine's clock, as a reply returned them before the clock of Redis stepped
@@ -167,7 +167,7 @@ want = math.min(want, bounds.max_in_flight - in_flight)
 if times then want = timetable.wants(times, want, rules) end
 if shared then want = fair_queue.allows(shared, want) end
 
--- From here on all times are those of the engine's clock.
+-- From here on all times are in the engine's clock.
 local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
 if stretch then earliest, latest = stretch.from, math.min(latest, stretch.latest) end
 if (quotas or '') ~= '' then own.quotas = quota.open(departed_key, quota.windows(quotas), 64) end
@@ -311,7 +311,7 @@ local function is_over(at)
     or reader.bytes > batch.MAX_READ and out.count + #over.ids > 0 or shared and fair_queue.skips(shared, at - offset)
 end
 
--- Hands out the next job of the flow whose turn it is, or ends its turn. Returns false if the claim is over.
+-- Hands out the next job of the row's first flow, or ends its turn. Returns false if the claim ends.
 local function hand_out()
   local f, turn = drr.top(row)
   local p = plain and plain_turns.top(plain, turn)

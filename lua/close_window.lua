@@ -12,13 +12,13 @@
 -- KEYS[7]  …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[8]  …:departed  list  times of departures, for the quotas
 -- KEYS[9]  …:charges  hash  charges to budgets (see charges.lua)
--- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[10] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
 -- KEYS[12...]  the five places of the flow "": …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's
 --          seven (see pool.lua)
 -- ARGV[1]  plan: the source of the windows
--- ARGV[2]  levels: 1, 2 if flows are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[2]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
+-- ARGV[3]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[4]  opened: the opening of the window in the tally, microseconds; 0 there is none
 -- ARGV[5]  ends: its end in the plan, 0 if it is not in the plan
 -- ARGV[6]  next_opened: the opening of the next window, 0: there is none, or no hook wants the event

@@ -7,7 +7,7 @@
 -- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
 -- KEYS[2]  …:pace    hash  down: see downstream.lua; …:p:<pool>:pace for a pool
 -- KEYS[3]  …:count   hash  of a bucket only: events that were lost
--- KEYS[4]  …:outbox  zset  of a bucket only: events -> when they are to be moved on (see outbox.lua)
+-- KEYS[4]  …:outbox  zset  of a bucket only: events -> when to move them on (see outbox.lua)
 -- KEYS[5]  …:outbox_texts  hash  of a bucket only: their texts
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish

@@ -13,9 +13,9 @@
 -- ARGV[7]  rate_per: of the same, microseconds
 -- ARGV[8]  most: maximum number of jobs to send, 0 any number
 -- ARGV[9]  until_empty: 1 it ends when the bucket is empty
--- Returns  {1} the bucket is not configured; else {0, now, outcome, the text of the drain, "" there is none}; outcome: 0 it was started, or
+-- Returns  {1} the bucket is not configured; else {0, now, outcome, the text of the drain, "" none}; outcome: 0 it was started, or
 --          stopped; 1 another drain runs, or none does
--- Stores   the drain, until there is another one
+-- Stores   the drain, until the next one
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua

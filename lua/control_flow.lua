@@ -11,15 +11,15 @@
 -- KEYS[5]  …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[6] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
 -- KEYS[7] …:count   hash  events that were lost
--- KEYS[8] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[8] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[9] …:outbox_texts  hash  their texts
 -- KEYS[10...]  of a flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants. Of a group …:due:<group>, a zset
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  name: of the flow, or of the group
--- ARGV[4]  action: pause, resume, release, enable, remove, set or reset (which leaves a pause, and a disabled flow disabled)
 -- ARGV[4]  action: pause, resume, release, enable, remove, set or reset (which keeps a pause, and a disabled flow disabled)
+-- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs, of which the fourth has budgets and the fifth quotas (see
 --          flow.lua); each "" to leave it as it is, "-" to have none. "~" and an argument of own_settings.change_list change a line that

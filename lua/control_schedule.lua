@@ -8,7 +8,7 @@
 -- KEYS[2]  …:schedules  hash  see schedule.lua
 -- KEYS[3]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  message: what to publish there
+-- ARGV[2]  message: the message to publish
 -- ARGV[3]  name
 -- ARGV[4]  action: set, remove, pause, resume or fire
 -- ARGV[5]  by: the author

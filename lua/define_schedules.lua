@@ -1,6 +1,6 @@
--- define_schedules.lua: writes the schedules of a bucket's configuration. A configuration changes nothing if its revision is lower than
--- the bucket's stored one, if an owner of the settings has replaced it (see configure.lua), or if it has
--- an older place of the bucket. A schedule that was made through the
+-- define_schedules.lua: writes the schedules of a bucket's configuration. It changes nothing if the stored revision is higher, if
+-- an owner has replaced the settings since (see configure.lua), or if the caller has an older place of the bucket.
+-- A schedule that was made through the
 -- API stays: one of the same name in the configuration waits until it is removed. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  the effective revision, its owner's start, and the lowest valid generation (see relocate.lua)
@@ -9,7 +9,7 @@
 -- ARGV[1]  revision: of the configuration
 -- ARGV[2]  generation: of the bucket in the index (see assign.lua)
 -- ARGV[3]  channel: to wake dispatchers on
--- ARGV[4]  message: what to publish there
+-- ARGV[4]  message: the message to publish
 -- ARGV[5]  started: of the write of the settings, see configure.lua
 -- ARGV[6]  keep: number of names that follow, all of the configuration: its other schedules are removed; "" all stay
 -- ARGV[7...]  the names, with keep; then name, definition, ... of at most 100; in a definition the line of the time comes first

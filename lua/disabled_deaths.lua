@@ -1,7 +1,7 @@
--- disabled_deaths.lua: returns when the dead letters died that a flow has because it was disabled. It reads each dead letter of the
--- bucket once, whatever its flow, and stores the times for all flows: the next call continues behind the last dead letter. So the cost of a
--- call is that of the deaths since. It is the only script that writes the index, so dead letters of any version are in it. The times are a
--- hint: dead letters may have been removed, and others died in between. May be sent twice.
+-- disabled_deaths.lua: returns when the jobs of a flow died that became dead letters because the flow was disabled. It reads each dead
+-- letter of the bucket once, whatever its flow, and stores the times for all flows: the next call continues behind the last dead letter. So
+-- the cost of a call is that of the deaths since. It is the only script that writes the index, so dead letters of any version are in it.
+-- The times are a hint: dead letters may have been removed, and others died in between. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -26,7 +26,7 @@
 local body, meta, pace, count, dead, deaths = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local name, in_groups, at_most, most_bytes = ARGV[1], ARGV[2] == codes.GROUPS, tonumber(ARGV[4]), tonumber(ARGV[5])
 local CAUSE = '{"cause":"' .. ARGV[3] .. '"'
-local NEAR = 50000 -- microseconds between two deaths of one span: a flow is emptied a chunk at a time
+local NEAR = 50000 -- microseconds between two deaths of one span: the jobs of a flow die a chunk at a time
 local MOST_SPANS, SPARE = 16, 1000
 
 -- Redis accepts this write when it is out of memory, and then also the later writes of the script.

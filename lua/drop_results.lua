@@ -9,7 +9,7 @@
 -- KEYS[6]  …:result_order  zset  results by flow and time
 -- KEYS[7]  …:result_shares  zset  number and bytes of the results of each flow
 -- ARGV[1...]  the ids, 1 to 200
--- Returns  how many were dropped
+-- Returns  the number of dropped results
 -- Stores   nothing
 -- Needs    Redis 7.0
 

@@ -12,9 +12,9 @@
 -- KEYS[7]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[8]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[9]  …:disabled  zset  disabled flow -> when this script checks it next, by the server's clock, microseconds; +inf: it is empty
--- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[10] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
--- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[12] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[13] …:callback_texts  hash  their texts
 -- KEYS[14] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[15...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a

@@ -15,7 +15,7 @@
 -- KEYS[9]  …:due:   zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[11]  …:idle  zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[12] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
@@ -30,7 +30,7 @@
 --          …:departed_group:<group>; with p then conf, pace and departed of the pool;
 --          of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last …:seen_window
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
+-- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": no limit applies; the last ARGV is the fire of the only job
 -- ARGV[4]  limit_count: number of limits, L
 -- ARGV[5]  job_count: number of jobs

@@ -11,21 +11,21 @@
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[9]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[10] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
--- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[12] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[13] …:callback_texts  hash  their texts
 -- KEYS[14] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[15] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[16...]  what a purge has not removed yet: …:purged:<priority>:, four lists, and …:purged_later:, a zset; then for each flow
 --          its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then what group.load wants
--- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[2]  again: microseconds until the next check of a job that is spared, or of another flow than the caller assumes
 -- ARGV[3]  most_bytes: of bodies to read in this call; one is read however large
 -- ARGV[4]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[5]  flow_count: number of flows
--- ARGV[6...]  the flows, in the order of their places; then for each job, 200 at most: id, which of the flows it is of, counted from 1
+-- ARGV[6...]  the flows, in the order of their places; then for each job, 200 at most: id, the number of its flow, from 1
 -- Returns  {now, number of jobs checked, from the first on, number of flows whose lists have more entries of ended
 --          jobs than of waiting ones (see sift.lua), their names, then for each job that became a dead letter: 0, id, flow,
 --          attempts}; {0, 0, 0} for a bucket that is not configured, or has no flows although levels says so, or the reverse
@@ -69,7 +69,7 @@ end
 
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-local out = { metas = {}, metas_size = 0, died = {} } -- of handout.lua, what dead letters need
+local out = { metas = {}, metas_size = 0, died = {} } -- the part of handout.lua that dead letters need
 local over = expiry.open(out, told, box, tried, 0, expired_last)
 local gone, later, expired, handled, looked_at, bytes = {}, {}, {}, {}, 0, 0
 for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do

@@ -13,7 +13,7 @@
 -- KEYS[10]  …:groups  hash  group -> its state (see group.lua)
 -- KEYS[11]  …:due_groups  zset  group -> its turn
 -- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
--- KEYS[13] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[13] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[14] …:callback_texts  hash  their texts
 -- KEYS[15] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[16] …:departed  list  times of departures, for the quotas
@@ -96,7 +96,7 @@ local unpurged = in_lists(PURGED) + redis.call('ZCARD', KEYS[PURGED + flow.PLACE
 local waiting, later, oldest = math.max(jobs - dead_count - in_flight - unpurged, 0), 0, 0
 if not has_flows then
   later = redis.call('ZCARD', KEYS[PLACES + flow.PLACES])
-  waiting = math.min(in_lists(PLACES), math.max(waiting - later, 0)) -- lists may hold ids of jobs that ended
+  waiting = math.min(in_lists(PLACES), math.max(waiting - later, 0)) -- lists may have ids of ended jobs
   for i = PLACES + 1, PLACES + flow.PLACES - 1 do
     local head = redis.call('LINDEX', KEYS[i], 0)
     local job = head and redis.call('HGET', body, head)

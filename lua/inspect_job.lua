@@ -12,20 +12,20 @@
 -- KEYS[9]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[10] …:flow_settings  hash  flow -> its own settings
 -- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
--- KEYS[12] …:departed:<flow>  list  the same of the flow
+-- KEYS[12] …:departed:<flow>  list  the same for the flow
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[14] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[15] …:due:    zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
--- KEYS[16] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[16] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  id
 -- ARGV[2]  flow of the job
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
--- Returns  names and values (see answer.lua), none of an unknown job; instants in microseconds:
+-- Returns  names and values (see answer.lua), none for an unknown job; instants in microseconds:
 --   state (its code); everybodys (1 if all callers may see it, see callers.lua). For a settled job, only these and caller (its digits)
 --   position      number of jobs of its flow ahead of it, -1 not in a list; exact in the first thousand of its list, then an estimate
 --   instant       due time, deadline, time of death, or eta; absent if unknown, such as while the bucket is paused
@@ -130,7 +130,7 @@ local slot, offset_text, down, window, drain, rate =
   unpack(redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate'))
 local offset = tonumber(offset_text or 0)
 local clock = now + offset
--- The bucket as lib/estimate.lua wants it.
+-- The bucket as lib/estimate.lua expects it.
 local bucket = { now = now, offset = offset, rate_count = tonumber(rate_count or 1), rate_per = tonumber(rate_per or 1),
   burst = tonumber(burst or 1), paused = paused > 0, shown = true, has_flows = has_flows, batch = batch.rules(batch_text),
   unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - 1

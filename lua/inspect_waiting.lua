@@ -6,11 +6,11 @@
 -- KEYS[4]  …:pace    hash  offset: of the engine's clock
 -- KEYS[5]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[6]  …:flow_settings  hash  flow -> its own settings
--- KEYS[7]  …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[7]  …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[8...]  for each flow its five places and the times of its departures: …:q:<priority>:<flow>, four lists, …:later:<flow>, a zset, and
 --          …:departed:<flow>, a list; where flows are in groups then what group.load wants, and for each flow
 --          …:departed_group:<group>, a list
--- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[2...]  flows, 40 at most: 3 ms where all have rates, quotas and budgets
 -- Returns  {now, offset of the engine's clock, then for each flow FIELDS_OF_JOBS, FIELDS_OF_A_SCOPE of the flow and, where flows are in
 --          groups, FIELDS_OF_A_SCOPE of its group}; times are of the server's clock, in microseconds:

@@ -3,7 +3,7 @@
 -- id, so none is sent twice. A job of a bundle is counted when its callback is removed. May be sent twice: the second time other
 -- callbacks are handed out.
 --
--- KEYS[1]  …:callbacks  zset  name of a callback -> when it is to be handed out (see lib/callbacks.lua)
+-- KEYS[1]  …:callbacks  zset  name of a callback -> when to hand it out (see lib/callbacks.lua)
 -- KEYS[2]  …:callback_texts  hash  name of a callback -> its text
 -- KEYS[3]  …:callback_counts  hash  number of callbacks of each flow and group
 -- KEYS[4]  …:bundles  hash  id -> see bundle.lua

@@ -2,7 +2,7 @@
 -- stays the same until it is removed: a dispatcher that takes over from a crashed one enqueues a job of the same id, so
 -- none is sent twice. May be sent twice.
 --
--- KEYS[1]  …:outbox  zset  name of an event -> when it is to be moved on (see lib/outbox.lua)
+-- KEYS[1]  …:outbox  zset  name of an event -> when to move it on (see lib/outbox.lua)
 -- KEYS[2]  …:outbox_texts  hash  name of an event -> number of events, and the detail of the last one
 -- ARGV[1]  at_most: events to hand out, 1 to 100
 -- ARGV[2...]  for each event that was moved on: its name, since

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  …:settings    hash  events: the kinds that hooks want
 -- KEYS[2]  …:count   hash  late: the last finish that was reported, microseconds
--- KEYS[3]  …:outbox  zset  events -> when they are to be moved on (see lib/outbox.lua)
+-- KEYS[3]  …:outbox  zset  events -> when to move them on (see lib/outbox.lua)
 -- KEYS[4]  …:outbox_texts  hash  their texts
 -- ARGV[1]  finish: microseconds
 -- ARGV[2]  left: number of jobs that will miss it

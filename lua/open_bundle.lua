@@ -4,7 +4,7 @@
 -- KEYS[1]  …:settings  hash  settings of the bucket
 -- KEYS[2]  …:bundles  hash  id -> see bundle.lua
 -- KEYS[3]  …:bundle_ends  zset  id -> when it is forgotten
--- KEYS[4]  …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[4]  …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[5]  …:callback_texts  hash  their texts
 -- KEYS[6]  …:callback_counts  hash  number of callbacks of each flow and group
 -- KEYS[7]  …:bundle_callers  zset  id -> its caller

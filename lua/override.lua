@@ -8,7 +8,7 @@
 -- ARGV[3]  limits_rev: of the limits that the change was made of; "" for any
 -- Returns  {0} the limits have changed: make the change again on the new ones;
 --          {limits_rev}: the number that processes compare; it rises with every call that changes something
--- Stores   the field "pin:" and the limit's name; no expiry: it is obeyed until it is removed
+-- Stores   the field "pin:" and the limit's name; no expiry: it is effective until it is removed
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua
@@ -22,7 +22,7 @@ local field = 'pin:' .. limit
 redis.call('HDEL', conf, '')
 
 local stored, current, left_for = unpack(redis.call('HMGET', conf, field, 'limits_rev', 'left_for'))
-if left_for then return { 0 } end -- the bucket has left these keys, see relocate.lua
+if left_for then return { 0 } end -- the bucket has moved to other keys, see relocate.lua
 if (stored or '') == text then return { tonumber(current or 0) } end
 if known_rev ~= '' and known_rev ~= (current or '') then return { 0 } end
 if text == '' then

@@ -16,7 +16,7 @@
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[11] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[12] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[13] …:callback_texts  hash  their texts
 -- KEYS[14] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[15...]  jobs that were moved from the places of the flow and are not removed yet: …:purged:<priority>:, four lists,
@@ -27,7 +27,7 @@
 -- ARGV[2]  keep_later: 1 keeps delayed jobs and retries, else 0
 -- ARGV[3]  at_most: entries to remove in this call, 1 to 500
 -- ARGV[4]  most_bytes: of bodies to read in this call
--- ARGV[5]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[5]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[6]  flow: the flow to purge
 -- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, the purge
 --          of this call (1 the caller's, 0 another one or none), jobs removed by this call, jobs removed by

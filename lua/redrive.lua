@@ -19,7 +19,7 @@
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  flow_count: number of flows
 -- ARGV[5]  spare: one of this many places of a bound stays free, such as 10 for 10 %; in the bucket, of the places that jobs of
 --          priority low may fill, so that no producer is shed. 0 for none
@@ -82,7 +82,7 @@ end
 
 local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished + f.callbacks >= fillable(f.settings.capacity) end
 
--- Counts the job in its flow and group. Returns the code of the one that is full, or 1.
+-- Counts the job in its flow and group. Returns 1, or the code of the level that is full.
 local function enter(n)
   if not loaded then return 1 end
   local f = loaded[n]

@@ -38,9 +38,9 @@
 --          {6, leases that prevent it, microseconds until the last of these ends unless extended} leave: the bucket is held.
 --          {3, revision} a higher revision is effective. {4, schema} a newer schema is effective. {5, generation} check,
 --          begin: the bucket is at this place since that generation, the caller's or a later one
--- Stores   generation and left_for, two fields of each place where the bucket ever was; no expiry: they hold off processes
---          with an older configuration. carried: how many keys have come to the new place, until it is configured. What put
---          writes. A hold of the bucket, 3 s (see downstream.lua)
+-- Stores   generation and left_for, two fields at each place where the bucket ever was; no expiry: they hold off processes
+--          with an older configuration. carried: number of keys carried to the new place, until it is configured. The values
+--          of put. A hold of the bucket, 3 s (see downstream.lua)
 -- Needs    Redis 7.0
 
 --#include lib/downstream.lua

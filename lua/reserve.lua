@@ -23,7 +23,7 @@
 -- KEYS[9...]  in a pool the pool's seven (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
--- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[3]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[4]  dispatcher: its id, no spaces
 -- ARGV[5]  stepped: microseconds by which the dispatcher saw the clock of Redis step forwards, 0 none
 -- ARGV[6]  steps: of the engine's clock, as claim.lua returned them before the clock of Redis stepped

@@ -13,7 +13,7 @@
 --          flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  flow: its name
 -- ARGV[5]  from: jobs that are due at this time or later, microseconds; 0 all
 -- ARGV[6]  skip: of the jobs that are due at exactly that time, how many were read

@@ -15,18 +15,18 @@
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[9]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[10] …:seen_minute  list  the same of ids that our client made
+-- KEYS[10] …:seen_minute  list  the same for ids that our client made
 -- KEYS[11] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[12] …:flow_settings  hash  flow -> its own settings
 -- KEYS[13] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[15] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[16] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
--- KEYS[17] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[17] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[18] …:outbox_texts  hash  their texts
 -- KEYS[19] …:results  hash  id -> what was answered (see results.lua)
 -- KEYS[20] …:result_ends  zset  id -> when its result is dropped
--- KEYS[21] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[21] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[22] …:callback_texts  hash  their texts
 -- KEYS[23] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[24] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
@@ -40,9 +40,9 @@
 --          where flows are in groups then what group.load wants; of jobs that used a model then …:use:<day>, hashes, for each day on
 --          which these were claimed (see use.lua); in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[2]  bucket: the message to publish
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
+-- ARGV[4]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[5]  flow_count: number of flows
 -- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: number
 --          of jobs, negative if they charged or used something; epoch, claim (of a batch with "#" and its number), result
@@ -167,7 +167,7 @@ while at <= last_arg do
   local epoch, claim, result, delay, last = args[at + 1], args[at + 2], args[at + 3], args[at + 4] + 0, args[at + 5]
   local signal, reason, claimed_at, line = args[at + 6], args[at + 7], args[at + 8] + 0, args[at + 9]
   local has_result, number = args[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
-  -- The meta of a job that was claimed once is known.
+  -- The expected meta of a job that was claimed once.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
   -- The usual outcome: the first attempt of a job enqueued without a delay is accepted.
   local is_other = has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED or delay > 0

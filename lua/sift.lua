@@ -1,4 +1,4 @@
--- sift.lua: removes ids of ended jobs from a list of waiting jobs, a chunk at a time, so that the list does not grow with each job
+-- sift.lua: removes ids of ended jobs from a list of waiting jobs, a chunk at a time. Otherwise the list would grow with each job
 -- that expires in its middle (see leftovers.lua). The order of the other ids stays. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua

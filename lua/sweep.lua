@@ -14,7 +14,7 @@
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[9]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[10] …:seen_minute  list  the same of ids that our client made
+-- KEYS[10] …:seen_minute  list  the same for ids that our client made
 -- KEYS[11] …:claims  hash  dispatcher -> its last claim and when
 -- KEYS[12] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[13] …:flow_settings  hash  flow -> its own settings
@@ -29,14 +29,14 @@
 -- KEYS[22...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
--- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[2]  lease_count: leases to name at most; 0 for none (the clock stepped)
 -- ARGV[3]  cursor: of the comparison, "" to compare nothing; with a leading "a" it is in the attempts, which come last
 -- ARGV[4]  flow_cursor: in the flows and the groups, "" to skip them. In the flows, the numbers of flows that the audit has
 --          found held, open and half-open follow, if there are any
 -- ARGV[5]  latest: the latest time that is possible, microseconds: if it is later, the clock stepped forwards
 --          and no lease is named; 0 unknown
--- ARGV[6]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[6]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[7]  channel: to wake dispatchers on
 -- Returns  {now; repaired; next cursor (a string); next cursor in the flows (a string); jobs without a place: an estimate by counts, which
 --          should be 0, and always is in a bucket with flows (see take_back.lua); entries that a purge has left, 0 while it is running}.
@@ -116,7 +116,7 @@ if #of_before > 0 then
   redis.call('ZREM', seen_until, unpack(of_before))
 end
 
--- A server that has read its data from a file keeps what is small as a list again.
+-- A server that has loaded its data from a file stores small sets as lists again.
 if cursor == '0' then
   for _, key in ipairs({ meta, flows, groups }) do encoding.hash(key, 0, redis.call('HLEN', key)) end
   for _, key in ipairs({ leases, due_flows }) do encoding.zset(key, 0, redis.call('ZCARD', key)) end

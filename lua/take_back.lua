@@ -15,9 +15,9 @@
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[11] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[12] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
--- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[14] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
 -- KEYS[16] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[17] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
@@ -27,7 +27,7 @@
 --          pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis, 2 if only for a job that was started
 --          in another process (see start.lua), as it always does for self-dispatched jobs
 -- ARGV[5]  poison_crashes: consecutive crashes that make a job poison
@@ -37,8 +37,7 @@
 -- ARGV[8]  latest: the latest time that is possible, microseconds: if it is later, no lease is taken back; 0 unknown
 -- ARGV[9]  member: the name of the bucket if it is in a pool, else ''
 -- ARGV[10] flow_count: number of flows
--- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
---          of, counted from 1
+-- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, the number of its flow, from 1
 -- Returns  {taken back, poison, repaired, jobs without a place: by how many the counters of the flows were too high, then the
 --          ids of the poison jobs}; all 0 for a bucket that is not configured
 -- Stores   callbacks of poison jobs, until they are moved on

@@ -12,7 +12,7 @@
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
 -- KEYS[8]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[9]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[10] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
 -- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
 -- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large

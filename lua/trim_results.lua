@@ -7,7 +7,7 @@
 -- KEYS[5]  …:result_order  zset  results by flow and time
 -- KEYS[6]  …:result_shares  zset  number and bytes of the results of each flow
 -- ARGV[1]  at_most: results to drop in this call
--- Returns  how many were dropped
+-- Returns  the number of dropped results
 -- Stores   nothing
 -- Needs    Redis 7.0
 

@@ -1,4 +1,4 @@
--- allowance.lua: what is left of quotas and of budgets, for people. See quota.lua and budget.lua, whose lists and texts it reads. Writes
+-- allowance.lua: the use of quotas and of budgets, for people. See quota.lua and budget.lua, whose lists and texts it reads. Writes
 -- nothing.
 
 --#include lib/budget.lua

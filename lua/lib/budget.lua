@@ -75,7 +75,7 @@ local function expire(b, now)
   end
 end
 
--- Adds a charge to the slice of a time, or to the newest one where that is newer.
+-- Adds a charge to the slice of a time, or to the newest one if that is newer.
 local function add(b, amount, at)
   local rule = b.rule
   local number = math.floor(at / rule.slice)
@@ -106,7 +106,7 @@ local function read(text)
   end
 end
 
--- The rule of a budget as it is stored, without a burst.
+-- Returns the rule of a stored budget, without a burst.
 local function rule_of(s) return new_rule(s.unit, s.amount, s.window, 1) end
 
 -- Converts a stored budget of another amount or window to its current rule.
@@ -176,8 +176,8 @@ local function frees(b, amount)
   return (last + 1) * b.rule.slice + b.rule.counted
 end
 
--- Returns tat at the time when enough charges are out of the window for an amount to be free. tat can exceed that of a full budget only if
--- the budget was exceeded. Then it falls as slices expire (see expire), at most to that of all charges which fit with the amount.
+-- Returns tat at the time when enough charges are out of the window for an amount to be free. If the budget was exceeded, tat is later than
+-- in a full budget, and falls as slices expire (see expire). Then the result is its bound at that time.
 local function tat_beside(b, amount)
   local rule = b.rule
   local begins = b.newest * rule.slice
@@ -293,7 +293,7 @@ local function correct(b, number, change)
   end
 end
 
--- Replaces the reservation in the nth budget of a departure at `at` by its usage, and closes it.
+-- Replaces the reservation in the nth budget of a departure at `at` by its usage. The reservation is no longer open.
 function budget.settle(all, n, reserved, used, at)
   local b = all[n]
   local rule, number, open = b.rule, math.floor(at / b.rule.slice), b.open - reserved

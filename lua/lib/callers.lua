@@ -13,7 +13,7 @@
 
 local callers = { MARK = 13, NAMED = '1' }
 
--- The digits of a caller, by its letters.
+-- Returns the digits of a caller, by its letters.
 function callers.digits(letters)
   local n = 0
   for i = 1, #letters do
@@ -23,7 +23,7 @@ function callers.digits(letters)
   return string.format('%06d', n % 1000000)
 end
 
--- Returns whether a caller may have one more unit of a shared resource: at most as many as it leaves free, and always a first one.
+-- Returns whether a caller may have one more unit of a shared resource: at most as many as it leaves free, but a first one if any is free.
 function callers.may_have(free, held) return free > 0 and (held == 0 or held + 1 <= free) end
 
 -- Returns the end of a dedupe window in the format of seen, by the mark of a job with a caller.
@@ -34,7 +34,7 @@ end
 -- Returns the letters of a caller in a sealed job, '' none.
 function callers.of(sealed) return string.match(sealed, '^.............%d+~?%d*(%a*)') or '' end
 
--- The letters of a caller behind the mark of a job (see codec.mark), nil none.
+-- Returns the letters of a caller behind the mark of a job (see codec.mark), nil none.
 function callers.letters(mark) return mark and #mark > callers.MARK and string.sub(mark, callers.MARK + 1) or nil end
 
 -- Returns since when jobs without a caller belong to nobody, and until when one may be a caller's job, by the settings.

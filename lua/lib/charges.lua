@@ -40,7 +40,7 @@ local function rules_by(own, of_flow, of_group, some_have_own, burst, default)
     some_have_own = some_have_own, default = default_of(default) }
 end
 
--- The same, by the key of the settings.
+-- Returns the same rules, by the key of the settings.
 local function rules_of(conf)
   return rules_by(unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst',
     'default_reservation'), 1, 6))

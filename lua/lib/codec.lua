@@ -41,10 +41,10 @@ function codec.seen(text)
   return fingerprint, state, tonumber(ends)
 end
 
--- Whether a job has a callback, by its body.
+-- Returns whether a job has a callback, by its body.
 function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ ') ~= nil end
 
--- Whether a job is in a bundle, by its body. It has a callback then.
+-- Returns whether a job is in a bundle, by its body. It has a callback then.
 function codec.in_bundle(body) return string.match(body, '^%-?%d+ %d+ %S+&%^ ') ~= nil end
 
 -- Returns whether a job precedes all others of its flow that are not critical, by its body: a client waits for it.
@@ -65,7 +65,7 @@ function codec.mark(body)
   return mark and mark .. caller
 end
 
--- The bytes of a payload, by the body.
+-- Returns the bytes of a payload, by the body.
 function codec.payload_size(body) return #body - (string.find(body, '\n', 1, true) or 0) end
 
 -- Parses the numbers of a meta; without a meta returns those of a job that was never claimed.
@@ -74,7 +74,7 @@ function codec.numbers(stored)
   return tonumber(epoch or 0), tonumber(attempts or 0), tonumber(lost or 0), tonumber(crashes or 0), owner or '-', last or ''
 end
 
--- The text of a meta.
+-- Formats a meta.
 function codec.meta(state, epoch, attempts, lost, crashes, owner, last)
   return string.format('%s %d %d %d %d %s ', state, epoch, attempts, lost, crashes, owner) .. last
 end

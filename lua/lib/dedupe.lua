@@ -1,5 +1,5 @@
 -- dedupe.lua: the ids of jobs that were settled, cancelled, dropped or purged. They are
--- remembered until their dedupe window ends, and never more of them than dedupe_max.
+-- remembered until their dedupe window ends, at most dedupe_max of them.
 --
 -- The hash seen holds the state of each id and the end of its window (see codec.lua). There are two windows:
 -- dedupe_window, and a minute for ids that the client made. Ids of one window end in the order in which they were added. So two

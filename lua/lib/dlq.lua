@@ -41,7 +41,7 @@ local function change(count, time, bytes)
   if upto and time <= upto then write_walk(count, upto, sum + bytes) end
 end
 
--- The digits of the caller of a job by its mark (see codec.mark), '' none.
+-- Returns the digits of the caller of a job by its mark (see codec.mark), '' none.
 local function caller_of(mark)
   return mark and #mark > callers.MARK and callers.digits(string.sub(mark, callers.MARK + 1)) or ''
 end

@@ -155,7 +155,7 @@ end
 function downstream.matters(heard) return heard ~= nil and (heard.throttled + heard.failed > 0 or heard.wait > 0) end
 
 local function open(down, rules, clock)
-  if down.breaker == downstream.HALF_OPEN then down.till = 0 end -- that was for the outcome of the probe
+  if down.breaker == downstream.HALF_OPEN then down.till = 0 end -- that held until the outcome of the probe
   if down.breaker == downstream.CLOSED then
     down.first, down.open_for = clock, rules.open_for
   else

@@ -53,7 +53,7 @@ local function pop(heap)
   heap[i] = sifted
 end
 
--- Makes a row of a list of flows, which are placed in its order.
+-- Returns a row of a list of flows, placed in its order.
 function drr.order(list)
   local row, latest = { list[1], first = 1, again = EMPTY, in_heap = false, placed = #list }, 0
   local n = 0

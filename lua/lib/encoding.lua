@@ -1,10 +1,10 @@
 -- encoding.lua: makes Redis store a hash or a sorted set in an encoding that finds a member at once.
 --
--- Redis keeps a small one as a list, and looks for a member from the beginning: a hash of up to 512 fields, a sorted set of up to 128
--- members. With 300 jobs in flight, more than half of the time of a claim and of a settle went there. A member of more than
--- 64 bytes has Redis make a table of it, and it stays one until it is empty. So such a member is put in before it grows beyond a few,
--- and taken out after. Where the server is configured with other bounds, this changes nothing. A table needs more memory: this is for
--- what each claim and each settle looks up, not for remembered ids.
+-- Redis stores a small one as a list, which it searches from the beginning: a hash of up to 512 fields, a sorted set of up to 128
+-- members. With 300 jobs in flight, this took more than half of the time of a claim and of a settle. For a member of more than
+-- 64 bytes Redis converts it to a table, which stays one until it is empty. So such a member is added before it grows beyond a few,
+-- and removed afterwards. If the server is configured with other bounds, this changes nothing. A table needs more memory: this is for
+-- members that each claim and each settle looks up, not for remembered ids.
 
 local encoding = {
   FEW = 32,

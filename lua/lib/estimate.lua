@@ -366,7 +366,7 @@ function estimate.eta(b, f, ahead)
   if turns > unfinished then turns = later(unfinished, in_group) end -- for delayed jobs only the number of due ones is known
   local at = estimate.of_bucket(b, turns)
   if at == 0 then return 0 end
-  -- A flow without a rate, a downstream state and a quota departs at its turn.
+  -- A flow without a rate, a downstream state, a quota and a budget departs at its turn.
   local flow_bounds = f.obeys.rate_count > 0 or f.state.down or windows_for(b, f) or b.flow_rules
   local group_bounds = g and (g.obeys.rate_count > 0 or g.state.down or windows_for(b, g) or b.group_rules)
   if not (flow_bounds or group_bounds) then return at end
@@ -383,7 +383,7 @@ end
 -- Returns the same for a job known by its id and its reservation, see reservation.of. b has conf, the key of its settings.
 function estimate.of_job(b, f, ahead, id, reserves)
   if not estimate.has_budgets(b) then return estimate.eta(b, f, ahead) end
-  if not b.default_reservation then -- also where the pool alone has budgets
+  if not b.default_reservation then -- also if only the pool has budgets
     b.default_reservation = math.max(tonumber(redis.call('HGET', b.conf, 'default_reservation') or 1), 1)
   end
   b.job = { id = id, amounts = reservation.amounts(reserves) }

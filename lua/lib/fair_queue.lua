@@ -1,7 +1,7 @@
--- fair_queue.lua: how the buckets of a pool share its slots and its places in flight: start-time fair queueing (Goyal,
+-- fair_queue.lua: shares the slots and the places in flight of a pool among its buckets: start-time fair queueing (Goyal,
 -- Vin and Cheng 1996).
 --
--- It promises:
+-- It guarantees:
 --   Buckets that wait for the pool get departures by their weights.
 --   A bucket gets all slots that the others do not use. No slot passes unused while a bucket has a job that may take it.
 --   A bucket that was idle gets no credit for it, and a bucket that had the pool alone has no debt.

@@ -1,15 +1,15 @@
--- flow.lua: what the scripts know of flows.
+-- flow.lua: the flows of a bucket, as scripts read and write them.
 -- A flow is the jobs of one key inside a bucket. They wait in its four lists, one
 -- for each priority, and in its later. A bucket without flows has one flow, "",
 -- with no further state.
 --
--- Where flows are in groups (see group.lua), a flow is one of its group, and its name in
+-- In a bucket with groups (see group.lua), a flow belongs to a group, and its name in
 -- Redis is its path: the length of the group's name in bytes, a colon, the group's name,
--- and its own. So no two flows have the same, whatever bytes are in their names.
+-- and its own. So no two flows have the same path, whatever bytes are in their names.
 --
--- What is kept of a flow is a text in the hash flows, by its name:
+-- The state of a flow is a text in the hash flows, by its name:
 --   "slot frac rate turn unfinished scheduled in_flight places"
---   slot, frac  see pacer.lua; 0 of a flow without a rate
+--   slot, frac  see pacer.lua; 0 without a rate
 --   rate        the rate of that slot, "count/per", then "/" and the time of the last departure where that is not the
 --               slot; "-" without a rate
 --   turn        departures so far in its current turn (see weight)
@@ -86,7 +86,7 @@ local function riders_text(state)
   return riders > 0 and '+' .. text_of(riders) or ''
 end
 
--- The text of a state.
+-- Formats a state.
 function flow.write(state)
   local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
@@ -96,7 +96,7 @@ function flow.write(state)
     .. (state.riders > 0 and riders_text(state) or '')
 end
 
--- Notes that something may lie in a place of the flow, by its letter.
+-- Records that a place of the flow may hold something, by its letter.
 function flow.fill(state, letter)
   if not string.find(state.filled, letter, 1, true) then state.filled = state.filled .. letter end
 end
@@ -127,7 +127,7 @@ function flow.exists(text)
   return not string.find(text, '^%- %- %- %- %- %- ') or string.find(text, '^[^\n]*\n[^\n]*\n[-\n]*[^-\n]') ~= nil
 end
 
--- Whether it has a URL of its own, by its text.
+-- Returns whether a flow has its own URL, by its text.
 function flow.has_url(text) return text and string.find(text, '^[^\n]*\n[^\n]*\n[^-]') ~= nil end
 
 -- Returns the texts of a flow's own budgets (see budget.rules) and own quotas (see quota.windows); nil for one that it does not have.
@@ -177,14 +177,14 @@ function flow.all_settings(texts, of_all, count)
   return all
 end
 
--- The path of a flow, and the group in a path.
+-- Return the path of a flow, and the group in a path.
 function flow.path(group, name) return string.format('%d:', #group) .. group .. name end
 function flow.group_of(path)
   local colon = string.find(path, ':', 1, true) or 0
   return string.sub(path, colon + 1, colon + tonumber(string.sub(path, 1, colon - 1)))
 end
 
--- The path that a header makes, and whether it can be read.
+-- Returns the path in a header, and whether the header can be read.
 local function path_of(header)
   local name, group = string.match(header, '^{"f":"([^"\\]*)","g":"([^"\\]*)"')
   if name then return flow.path(group, name), true end
@@ -196,11 +196,11 @@ local function path_of(header)
   return flow.path(group, name), true
 end
 
--- Which of its flow's lists a job is in, by its mark (see codec.lua); the normal one where that cannot be read.
+-- Returns the number of the flow's list that a job is in, by its mark (see codec.lua); the normal one if that cannot be read.
 function flow.list_of(mark) return flow.PRIORITY_OF[string.sub(mark or '', 13, 13)] or 3 end
 
--- The flow that a job's header names, "" if it names none, and whether it can be read. A name
--- is there as it is but for what JSON escapes. Where flows are in groups it is the path.
+-- Returns the flow that a job's header names, "" if it names none, and whether it can be read. A name
+-- is unchanged except for JSON escapes. In a bucket with groups it is the path.
 function flow.of(job, in_groups)
   local header = string.match(job, '^%S+ %S+ %S+ ([^\n]*)') or '?'
   if in_groups then return path_of(header) end

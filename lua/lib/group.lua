@@ -2,9 +2,9 @@
 -- one key, such as the endpoints of a tenant. Its bounds apply in addition to those of the
 -- flow and of the bucket.
 --
--- A group is stored as two texts like those of a flow (see flow.lua), in the
+-- A group is stored as two texts in the format of a flow (see flow.lua), in the
 -- hashes groups and group_settings. Its counts are the sums over its flows. Without a rate, its
--- slot is that of its last departure.
+-- slot is the slot of its last departure.
 --
 -- The turn queue has two levels: due_groups has each group whose flows have something to
 -- send, at the time that its own bounds and the first of its flows allow; and

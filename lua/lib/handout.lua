@@ -2,7 +2,7 @@
 -- a repeated claim is answered. Jobs of a batch (see batch.lua) have "#" and its number behind the claim in their metas.
 --
 -- The record is "claim time " and for each job "id slot epoch;". The first job has its slot there. The other jobs have the time
--- from that slot to their own. An epoch of 1 is left out: most jobs are claimed once.
+-- from that slot to their own. An epoch of 1 is omitted: most jobs are claimed once.
 
 --#include lib/codec.lua
 --#include lib/codes.lua

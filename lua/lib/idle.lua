@@ -22,8 +22,8 @@ local function ends_at(slot, s, down)
   return down and math.max(ends, downstream.ends(down)) or ends
 end
 
--- Adds an entry for a flow or a group at the end of a script, if it has a rate or a downstream state, and none of its jobs
--- waits. entries are arguments of ZADD.
+-- Adds an entry for a flow or a group, if none of its jobs waits and it has a rate or a downstream state.
+-- entries are arguments of ZADD.
 function idle.note(entries, kind, f)
   local state = f.state
   local ends = ends_at(state.slot, f.settings, state.down)

@@ -5,7 +5,7 @@
 --#include lib/codec.lua
 
 local leftovers = {
-  SHORT = 1000, -- entries of a list that is searched as a whole
+  SHORT = 1000, -- entries of a list that is searched completely
   CHUNK = 200,
   MOST = 2000, -- entries at the head of a long list that one run checks
 }

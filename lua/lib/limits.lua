@@ -9,7 +9,7 @@
 --                                also what rounding up added to them, in a-ths of a microsecond
 --   write(key, state, reset)     stores it, with the TTL after which it is worth nothing; reset is
 --                                the one of answer, if it was called after the last take
--- A state with `stepped` must be written also when nothing was spent.
+-- A state with `stepped` must be written even if nothing was spent.
 -- A time in the future means that the clock stepped back, which adds no tokens.
 -- A step of up to a second is waited out (`ahead`), so that a jittering clock
 -- adds none either. After a larger step the time becomes now and must be
@@ -18,7 +18,7 @@
 -- is worth nothing and is replaced.
 -- `at` of a state is the time of its last write; nil if nothing of its rule is stored.
 -- All numbers are integers below 2^53; Go rejects limits for which they are not.
--- Redis takes such a number whole where it is an argument of a command.
+-- As an argument of a command, such a number reaches Redis with all digits.
 
 --#include lib/token_bucket.lua
 --#include lib/sliding_window_log.lua

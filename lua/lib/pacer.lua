@@ -37,7 +37,7 @@ function pacer.clock(now, clock, offset, steps, stepped, known)
 end
 
 -- Returns whether the server's clock is beyond the latest time that the dispatcher expects (0: unknown). It may have stepped
--- forwards, which only the next script can know: until then the script decides and writes nothing.
+-- forwards, which only the next script learns: this one decides nothing by that time, and writes nothing.
 function pacer.is_unexpected(now, latest) return latest > 0 and now > latest end
 
 -- Adds to settings (rate_count, rate_per, burst) the numbers that the arithmetic needs. Without a rate it adds nothing.

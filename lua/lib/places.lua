@@ -121,7 +121,7 @@ local function count_rivals(bucket, parts)
   end
 end
 
--- Reads the flows, and finds room for new ones.
+-- Reads the flows, and makes room for new ones.
 function places.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, makers_key)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',

@@ -110,7 +110,7 @@ function pool.count(sums, m)
   end
 end
 
--- Takes a bucket out of the sums again.
+-- Subtracts a bucket from the sums again.
 function pool.uncount(sums, m)
   sums.in_flight = math.max(sums.in_flight - m.in_flight, 0)
   if m.busy_until > 0 then
@@ -155,7 +155,7 @@ function pool.note(name, keys, in_flight, now, channel)
   for _, bucket in ipairs(woken) do
     local m = pool.read(bucket, redis.call('HGET', k.buckets, bucket))
     pool.uncount(sums, m)
-    -- Until its claim comes it counts as busy.
+    -- Until its next claim it counts as busy.
     m.held, m.busy_until = 0, now + pool.MAX_HORIZON + pool.GRACE
     pool.count(sums, m)
     pool.write(k, m)

@@ -96,7 +96,7 @@ function questions.ask(q, at, cost, room, reply, n, letters)
   return worst, longest
 end
 
--- Writes the states that were spent from.
+-- Writes the changed states.
 function questions.write(q)
   if q.key_count == 0 then return end
   for state, rule in pairs(q.used) do limit_keys.write(rule.write, state) end

@@ -225,7 +225,7 @@ local function peek(reader, q, list)
   end
 end
 
--- Returns the list of critical jobs, if its head goes before all others; else nil.
+-- Returns the list of critical jobs, if its head precedes all others; else nil.
 function queue.peek_first(reader, q)
   local list = q[1]
   if not list or list.class ~= 1 or not peek(reader, q, list) then return nil end
@@ -288,7 +288,7 @@ function queue.rest(q, before)
   end
   local left, filled = queue.left(q), '.'
   for _, list in ipairs(q) do
-    -- Of a list that was not read it is not known which it is.
+    -- A list that was not read has no known priority.
     if not list.class then return left, before end
     if holds_more(list) then filled = filled .. flow.LETTERS[list.class] end
   end

@@ -24,7 +24,7 @@
 local results = {
   CHUNK = 200,
   MOST_OUT = 1000, -- results dropped in one run
-  STEPS = 200, -- times that a run asks which flow has the most
+  STEPS = 200, -- times that a run checks which flow has the most
   WAITS = 30000000, -- microseconds that a result waits for the process that needs it
   READ = 5000000, -- the same, after that process has read it
   MAX = 10000, -- for buckets whose settings are older than results; see DefaultResultSettings of result.go
@@ -47,7 +47,7 @@ end
 
 local function held(r) return tonumber(redis.call('HGET', r.count, 'result_bytes') or 0) end
 
--- The begin of the entries of a flow in order, and an entry.
+-- Returns the prefix of a flow's entries in order.
 local function entries_of(path) return string.format('%d:', #path) .. path .. ' ' end
 local function entry(path, kept_at, id) return entries_of(path) .. string.format('%016d ', tonumber(kept_at)) .. id end
 
@@ -97,7 +97,7 @@ function results.expire(r, at_most)
   return n
 end
 
--- How many results a flow has, and their bytes.
+-- Returns the number of results of a flow, and their bytes.
 local function share_of(r, path)
   return -tonumber(redis.call('ZSCORE', r.shares, 'n' .. path) or 0), tonumber(redis.call('ZSCORE', r.shares, 'b' .. path) or 0)
 end
@@ -134,7 +134,7 @@ local function ending_first(r, too_many)
   return redis.call('ZRANGE', r.ends, 0, math.min(math.max(too_many, 1), results.CHUNK) - 1)
 end
 
--- Drops results until there is room for one more of some bytes. Returns whether there is.
+-- Drops results until there is room for one more of a size. Returns whether there is room.
 local function make_room(r, bytes, path)
   local there, has, out = redis.call('HLEN', r.hash), held(r), 0
   for _ = 1, results.STEPS do

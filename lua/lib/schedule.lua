@@ -28,7 +28,7 @@ function schedule.read(key, name)
   return text and cjson.decode(text)
 end
 
--- Writes a state, and when a dispatcher is to look at it: at a time as text, or when it has something to do.
+-- Writes a state, and when it needs a dispatcher next: at `again`, a text, or at its next fire.
 function schedule.write(key, due_key, name, state, again)
   local look = again or state.manual or (not state.paused and state.due ~= '' and state.due) or string.format('%d', schedule.NEVER)
   redis.call('HSET', key, field_of(name, 'state'), cjson.encode(state))
@@ -40,8 +40,8 @@ function schedule.remove(key, due_key, name)
   redis.call('ZREM', due_key, name)
 end
 
--- Has the bucket have a schedule of this definition, and reports whether that changes something. A schedule whose time changes is
--- computed anew, from now on; what else changes holds from its next fire on.
+-- Stores a schedule with a definition, and returns whether that changes anything. If its time changes, its next fire is
+-- computed again, from now on; other changes apply from its next fire on.
 function schedule.define(key, due_key, name, text, now)
   local before = redis.call('HGET', key, name)
   local state = before and schedule.read(key, name)
@@ -50,13 +50,13 @@ function schedule.define(key, due_key, name, text, now)
     state = state or { v = 0 }
     state.due, state.since, state.blocked = '0', string.format('%d', now), nil
   end
-  state.v = math.max(state.v + 1, math.floor(now / 100)) -- of fourteen digits, as JSON has here; it grows also after a removal
+  state.v = math.max(state.v + 1, math.floor(now / 100)) -- of fourteen digits, all of which JSON keeps here; it also grows after a removal
   redis.call('HSET', key, name, text)
   schedule.write(key, due_key, name, state)
   return true
 end
 
--- The fire of a text, nil if another dispatcher was faster, or an operator has paused the schedule, or it is another one now.
+-- Parses a fire; nil if another dispatcher was faster, or the schedule is paused or was changed.
 function schedule.open(key, due_key, text, now)
   local fire = cjson.decode(text)
   local state = schedule.read(key, fire.name)
@@ -68,13 +68,13 @@ function schedule.open(key, due_key, text, now)
   return fire
 end
 
--- Whether the job of the fire before is unfinished, and that matters.
+-- Returns whether the job of the previous fire is unfinished, and overlaps are skipped.
 function schedule.overlaps(fire, body, dead)
   local job = fire.skip and fire.state.job
   return job and redis.call('HEXISTS', body, job) == 1 and not redis.call('ZSCORE', dead, job)
 end
 
--- The fire is over: outcome is fired or skipped, nil if there were only some to give up, or none.
+-- Ends the fire: outcome is fired or skipped, nil if it only gives up earlier fires, or does nothing.
 function schedule.finish(fire, outcome)
   local state, runs = fire.state, {}
   local function note(run, n)
@@ -104,7 +104,7 @@ function schedule.finish(fire, outcome)
   schedule.write(fire.key, fire.due_key, fire.name, state)
 end
 
--- What enqueue.lua does first for a fire. Returns how many keys come before those of the fire, the fire, and the answer if it gets no job.
+-- Begins a fire in enqueue.lua. Returns how many keys precede the keys of the fire, the fire, and the reply if it gets no job.
 function schedule.begin(keys, args, now, body, dead)
   local last = #keys - 2
   local fire = schedule.open(keys[last + 1], keys[last + 2], args[#args], now)

@@ -54,7 +54,7 @@ local function read(key, now, _, b, full)
   if elapsed >= b then return state end
   if elapsed < 0 then
     if elapsed < -MAX_JITTER then
-      -- All that counts is as if it came now.
+      -- All counting requests get the present time.
       state.stepped, state.added = true, total - string.match(oldest_of(key, at, b), '^%d+:(%d+)')
       return state
     end
@@ -92,7 +92,7 @@ local function answer(state)
   return left, reset
 end
 
--- The new entry comes first, for it is what a server without memory refuses.
+-- The new entry comes first, because a server without memory refuses it.
 local function write(key, state)
   local now, b, gone = state.now, state.b, state.gone
   local same = state.last == now and state.newest

@@ -19,7 +19,7 @@
 -- free, how many slots the gaps have; and unused, in thousandths of a slot. The sorted set of gaps has
 -- "first frac limit limit_frac" -> limit. The next claim removes gaps that have passed, and
 -- without one they expire. All gaps are dropped, and their
--- slots lost, where the rate changes or the clock steps: so no change and no step makes a departure.
+-- slots lost, when the rate changes or the clock steps: so no change and no step adds a departure.
 
 --#include lib/in_chunks.lua
 --#include lib/pacer.lua

@@ -63,7 +63,7 @@ function timetable.open(conf, stored, window, drain)
   return { conf = conf, text = stored, at = 1, list = {}, window = read_window(window), drain = running }
 end
 
--- The drain, while it runs.
+-- Returns the drain, while it runs.
 local function running(times)
   local drain = times.drain
   return drain and drain.state == timetable.RUNNING and drain or nil
@@ -111,7 +111,7 @@ local function holds(times, i, drain)
   return h
 end
 
--- Whether one rate is below another one.
+-- Returns whether one rate is below another one.
 local function is_slower(count, per, than_count, than_per) return count * than_per < than_count * per end
 
 -- Returns the allowed rate in a stretch, as count and per; base is that of the settings.
@@ -166,7 +166,7 @@ end
 function timetable.choose(times, base, down, state, ask)
   local offset, drain = ask.offset, times.drain
   local soonest, latest = ask.clock + ask.lead, ask.clock + ask.horizon
-  -- Not before the stretch of the last slot, also if that is beyond the horizon: its rate may have filled the pacer up in between.
+  -- Not before the stretch of the last slot, even if that is beyond the horizon: its rate may have filled the pacer up in between.
   local at = math.max(soonest, math.min(state.last, ask.clock + pacer.MAX_HORIZON)) - offset
   if (stored(times, 1) or { from = math.huge }).from > at then return nil, 0 end -- the clock stepped far back: it will be rewritten
   local i = index_of(times, at, 1)

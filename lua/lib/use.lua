@@ -26,7 +26,7 @@
 local use = {
   MOST = { 900, 99 }, -- rows of each level. There is one more level, of one row
   KEPT = 2764800000, -- milliseconds: 32 days
-  OTHER = '*', -- no escaped model and no caller is written so
+  OTHER = '*', -- no escaped model and no caller has this form
   MORE = '+',
 }
 
@@ -68,7 +68,7 @@ local function add(sums, field, letters, model, calls, input, output, more)
   sum.calls, sum.input, sum.output, sum.more = sum.calls + calls, sum.input + input, sum.output + output, sum.more + more
 end
 
--- The value of a field with a sum added.
+-- Returns the value of a field with a sum added.
 local function text(stored, sum)
   local calls, input, output = string.match(stored or '', '^(%d+) (%d+) (%d+)$')
   return string.format('%.0f %.0f %.0f', (calls or 0) + sum.calls, (input or 0) + sum.input, (output or 0) + sum.output)
@@ -80,7 +80,7 @@ local function rows_in(rows, key, field)
   return rows[field]
 end
 
--- Whether a caller may make another row of a level, which then counts.
+-- Returns whether a caller may add another row to a level, and counts it.
 local function may_make(rows, key, level, letters)
   if not use.MOST[level] then return true end
   local all = '#' .. level
