@@ -100,7 +100,7 @@ local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 30, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
 local HELD_ALONE, EXHAUSTED, GONE, DROPPED, UNDONE = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED, codes.UNDONE
 local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
-local SMALL_LETTERS = 97 -- capital letters: kinds of jobs that were enqueued with a delay
+local SMALL_LETTERS = 97 -- a kind below it is a capital letter: the job was enqueued with a delay
 
 -- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')

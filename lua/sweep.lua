@@ -116,7 +116,7 @@ if #of_before > 0 then
   redis.call('ZREM', seen_until, unpack(of_before))
 end
 
--- A server that has loaded its data from a file stores small sets as lists again.
+-- A server that has loaded its data from a file stores small hashes and sorted sets as lists again.
 if cursor == '0' then
   for _, key in ipairs({ meta, flows, groups }) do encoding.hash(key, 0, redis.call('HLEN', key)) end
   for _, key in ipairs({ leases, due_flows }) do encoding.zset(key, 0, redis.call('ZCARD', key)) end
@@ -292,7 +292,7 @@ if cursor == '0' then
 end
 
 -- Does the same for groups. If it is cheap, their counters become the sums of their flows' counters;
--- they are 0 if the bucket is empty or, in flight, without leases.
+-- in an empty bucket they are 0, and without leases none is in flight.
 local function audit_groups(names)
   local gone, listed, sums = {}, {}, sums_by_group()
   local none_unfinished = jobs == 0

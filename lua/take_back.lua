@@ -1,8 +1,8 @@
 -- take_back.lua: the second half of a sweep. It returns jobs with an ended lease to the
 -- head of their list, in the order in which they were admitted. A job that crashed its worker
 -- too often becomes a dead letter "poison". It returns retries that are in no place to
--- later, and flows that have something to send to the turn queue. It checks everything that sweep.lua
--- found again. May be sent twice.
+-- later, and flows that have something to send to the turn queue. It checks again everything that sweep.lua
+-- found. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"

@@ -17,7 +17,7 @@ local function later_than(key, after)
 end
 
 -- Formats the quotas of a text "count microseconds;..." with their use: "count microseconds used frees;" for each. frees: when a used-up
--- quota allows the next departure, by the server's clock, else 0. offset is that of the clock of the list, latest as in quota.ready.
+-- quota allows the next departure, by the server's clock, else 0. offset: of the list's clock; latest as in quota.ready.
 function allowance.text(key, text, now, offset, latest)
   if (text or '') == '' then return '' end
   local parts, i = {}, 0
@@ -35,7 +35,7 @@ function allowance.text(key, text, now, offset, latest)
 end
 
 -- Formats budgets (see budget.lua): "unit amount window charged open frees;" for each. frees: when it allows a departure of these costs, by
--- the server's clock, else 0. Also returns when all of them do. See charges.look; offset is that of their clock.
+-- the server's clock, else 0. Also returns when all of them do. See charges.look; offset: of their clock.
 function allowance.budgets(level, now, offset)
   local all, costs, parts, latest = level.all, level.costs, {}, 0
   if not all then return '', 0 end

@@ -1,6 +1,6 @@
 -- arrivals.lua: writes the jobs that enqueue.lua admits: their bodies, their places, their flows and groups, and the turns of these.
 --
--- bucket and parts are those of places.lua. …:pace has the size of the largest body since the bucket was empty,
+-- bucket and parts are the ones of places.lua. …:pace has the size of the largest body since the bucket was empty,
 -- and whether any job expires (see queue.lua).
 
 --#include lib/encoding.lua

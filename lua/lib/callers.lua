@@ -43,7 +43,7 @@ function callers.times(conf)
   return tonumber(from or math.huge), tonumber(till or math.huge)
 end
 
--- Returns whether an existing job may be that of a caller (its letters), by the body.
+-- Returns whether an existing job may belong to a caller (its letters), by the body.
 function callers.is_same(body, letters, conf, now)
   if letters == '' then return true end
   local came, owner = string.match(body, '^%S+ (%d+) .............%d+~?%d*(%a*)')

@@ -246,7 +246,7 @@ function charges.tell_again(out, conf, now, pool_keys)
 end
 
 -- Returns the budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group. all is nil without budgets;
--- costs are those of a job for each budget. of_flow and of_group: see flow.load; nil if there are none. job: its body; nil: costs as of
+-- costs are a job's costs for each budget. of_flow and of_group: see flow.load; nil if there are none. job: its body; nil: costs as of
 -- recent jobs. Also returns what a job reserves of a unit that it does not name. Writes nothing.
 function charges.look(conf, key, clock, of_flow, of_group, job)
   local rules = rules_of(conf)

@@ -1,7 +1,7 @@
 -- codec.lua: the stored form of a job, and the names of its states. Its twin in Go is envelope.go.
 --
 --   body   "base time mark index header LF payload"
---          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
+--          base + index is its number. Time is its enqueue time, in microseconds. The mark is 11 characters of fingerprint,
 --          one of kind and one of priority (k, h, n, l; f: critical, and before all others). The kind is c if the caller chose the id and
 --          g if our client made it; a capital letter if the job was enqueued with a delay. Behind the three digits of the index "~N": it
 --          expires after N microseconds, and "^": it has a callback (see callbacks.lua). Between the two, first seven letters: its
@@ -68,7 +68,7 @@ end
 -- Returns the bytes of a payload, by the body.
 function codec.payload_size(body) return #body - (string.find(body, '\n', 1, true) or 0) end
 
--- Parses the numbers of a meta; without a meta returns those of a job that was never claimed.
+-- Parses the numbers of a meta; without a meta returns the numbers of a job that was never claimed.
 function codec.numbers(stored)
   local _, epoch, attempts, lost, crashes, owner, last = string.match(stored or '', codec.META)
   return tonumber(epoch or 0), tonumber(attempts or 0), tonumber(lost or 0), tonumber(crashes or 0), owner or '-', last or ''

@@ -24,7 +24,7 @@
 -- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the estimated
 -- job), times (see timetable.lua), batch (see batch.rules), together (jobs per request), leased (if there is a
 -- timetable), pool, weight (its text in that pool) and shown (rate_at is wanted). estimate.open adds: count and per of the
--- rate to use (nil: that of the settings), least (the adaptive interval, nil none), simple (only a rate applies), and what
+-- rate to use (nil: the settings' rate), least (the adaptive interval, nil none), simple (only a rate applies), and what
 -- estimate.earliest needs. A bucket with flows has has_flows, rivals (number of flows, or groups, with something to send now, including
 -- the job's), flow_windows and group_windows (see quota.windows; nil without quotas), flow_rules and group_rules (see budget.rules;
 -- nil without budgets), budget_burst, charges (the key of the charges), and some_own_quotas (whether one has own quotas).
@@ -44,7 +44,7 @@ local estimate = {}
 
 local function later(a, b) return a > b and a or b end
 
--- Returns how many requests the bucket has to send, including that of the estimated job.
+-- Returns how many requests the bucket has to send, including the estimated job's.
 function estimate.to_leave(b)
   if b.is_fastest then return math.huge end
   return math.ceil((b.unfinished - b.leased + 1) / (b.together or 1))

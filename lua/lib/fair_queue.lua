@@ -52,7 +52,7 @@ local function forget(p)
   end
 end
 
--- Returns how far the bucket looks ahead; horizon: that of its claim.
+-- Returns how far the bucket looks ahead; horizon: its claim's.
 local function look_ahead(p, horizon, furthest, furthest_until)
   local sums, now, weight = p.sums, p.now, p.own.weight
   if sums.waiting > 0 then

@@ -101,7 +101,7 @@ function flow.fill(state, letter)
   if not string.find(state.filled, letter, 1, true) then state.filled = state.filled .. letter end
 end
 
--- Returns whether the state equals that of a new flow. clock is the engine's; nil if unknown.
+-- Returns whether the state equals the state of a new flow. clock is the engine's; nil if unknown.
 function flow.is_idle(state, s, clock)
   if state.unfinished > 0 or state.scheduled > 0 or state.in_flight > 0 then return false end
   if state.down and not (clock and downstream.is_over(state.down, clock)) then return false end

@@ -1,5 +1,5 @@
 -- group.lua: the groups of a bucket, a level above its flows. A group is the flows of
--- one key, such as the endpoints of a tenant. Its bounds apply in addition to those of the
+-- one key, such as the endpoints of a tenant. Its bounds apply in addition to the bounds of the
 -- flow and of the bucket.
 --
 -- A group is stored as two texts in the format of a flow (see flow.lua), in the

@@ -12,7 +12,7 @@
 
 local handout = {}
 
--- Opens the reply of a claim: its head, to which the jobs are added. offset is that of the engine's clock: slots are given by that
+-- Opens the reply of a claim: its head, to which the jobs are added. offset: of the engine's clock; slots are given by that
 -- clock, and returned by the server's. last_chance: crashes that put a job on its last chance.
 function handout.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,

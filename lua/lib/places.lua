@@ -1,6 +1,6 @@
 -- places.lua: decides where enqueue.lua puts jobs (see arrivals.lua): the flows of a batch, and their times. A bucket without flows has
 -- one flow, "", with no stored state but its lists and its later (see flow.lua). With groups,
--- the turn queue is that of the groups.
+-- the turn queue has the groups.
 --
 -- The functions take the bucket of estimate.lua, with body and conf (their keys), and hurries (one of the jobs expires). places.read
 -- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, and the fields of flows for estimate.lua.

@@ -18,7 +18,7 @@ local function read(key)
   return { rate_count = tonumber(rate_count or 0), rate_per = tonumber(rate_per or 0) }, text
 end
 
--- Returns the effective rate at a time of the server's clock. configured: that of the scope itself; nil or without a count: none.
+-- Returns the effective rate at a time of the server's clock. configured: the scope's own rate; nil or without a count: none.
 function rates.at(above, configured, at)
   if not above.all then
     above.all = true

@@ -1,7 +1,7 @@
 -- refusal.lua: the reply of enqueue.lua for a job without room: the present number, the maximum, and how long to
 -- wait at the earliest, in microseconds (see estimate.earliest). The wait is 0 while nothing departs; a negative wait is a guess.
 --
--- bucket is that of places.lua, with callbacks (number of waiting ones, see callbacks.lua) and bounds: capacity, scheduled,
+-- bucket is the one of places.lua, with callbacks (number of waiting ones, see callbacks.lua) and bounds: capacity, scheduled,
 -- scheduled_capacity, and for its dead letters dead (the key),
 -- dead_full (the code, or nil), dead_there, dead_most and dead_retention.
 

@@ -100,7 +100,7 @@ end
 
 -- Decides the charges and counts of outcomes that name a response, 256 at most. Reads only. named: for each { kind, id, model, time, flow,
 -- nth, spent, use, letters }: time is when its job was claimed, nth its index in the reply; spent and use are the texts of settle.lua for
--- budgets and for a model, nil nothing, and are changed here; letters are those of its caller. Returns the responses to
+-- budgets and for a model, nil nothing, and are changed here; letters: of its caller. Returns the responses to
 -- write, by their ids.
 function responses.settle(key, named, reply)
   local ids, known = {}, {}

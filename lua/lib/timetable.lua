@@ -4,7 +4,7 @@
 -- The field timetable of the settings lists stretches of time. Go computes them (package schedule), long before they are needed. Each is
 -- "from kind count per opened finish;", and ends where the next begins:
 --   kind     c closed, o open, e open until the bucket is empty, x: unknown from here on, so the bucket is closed
---   count, per  the rate of the calendar; both 0: that of the bucket. An operator's override of the rate precedes the calendar's
+--   count, per  the rate of the calendar; both 0: the bucket's. An operator's override of the rate precedes the calendar's
 --   opened   the opening of the window that contains the stretch, 0 none
 --   finish   the time by which all jobs are to be sent, 0 none
 -- A bucket without the field is open at all times.
@@ -114,7 +114,7 @@ end
 -- Returns whether one rate is below another one.
 local function is_slower(count, per, than_count, than_per) return count * than_per < than_count * per end
 
--- Returns the allowed rate in a stretch, as count and per; base is that of the settings.
+-- Returns the allowed rate in a stretch, as count and per; base has the rate of the settings.
 local function allowed(times, h, base, drain)
   local count, per = base.rate_count, base.rate_per
   if h.count > 0 then
@@ -125,7 +125,7 @@ local function allowed(times, h, base, drain)
   return count, per
 end
 
--- Returns the allowed rate at a time, whether the bucket is open or not; base is that of the settings.
+-- Returns the allowed rate at a time, whether the bucket is open or not; base has the rate of the settings.
 function timetable.rate_at(times, base, at)
   local first, drain = stored(times, 1), running(times)
   if not first then return base end

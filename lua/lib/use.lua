@@ -9,7 +9,7 @@
 -- charged another number of tokens than they used, the field "+" and the row's name has the difference, which may be negative.
 --
 -- A hash has at most 1000 such rows. The first 900 are of any caller, model and flow. After them, calls of another caller, model or flow
--- are counted in "* model *", and after 99 of these, those of another model in "* * *". So no call is missing in the sums. At each of
+-- are counted in "* model *", and after 99 of these, calls of another model in "* * *". So no call is missing in the sums. At each of
 -- these levels a caller has at most as many rows as it leaves free: a single caller gets half of them. Calls without a caller are limited
 -- only by the total.
 --
@@ -58,7 +58,7 @@ function use.read(text)
   return day, model, input, output, (tonumber(charged) or input + output) - input - output
 end
 
--- Adds a call, or a sum of calls, to the sums of a hash. letters: the caller who adds the row if there is none.
+-- Adds a call, or a sum of calls, to the sums of a hash. letters: the caller that adds the row if there is none.
 local function add(sums, field, letters, model, calls, input, output, more)
   local sum = sums[field]
   if not sum then
