@@ -1,14 +1,14 @@
 -- advance_schedule.lua: moves a schedule on without a job: to its first fire, over fires that are given up, or, while the job of a fire
--- does not get in, to the next attempt. A fire with a job is a matter of enqueue.lua. May be sent twice: the second call finds that
+-- is not admitted, to the next attempt. enqueue.lua handles a fire with a job. May be sent twice: the second call finds that
 -- another fire is due.
 --
 -- KEYS[1]  …:schedules  hash  see schedule.lua
 -- KEYS[2]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  fire: see schedule.lua
--- ARGV[2]  blocked: why its job has not got in, at most 200 bytes; "" it is over
+-- ARGV[2]  blocked: why its job was not admitted, at most 200 bytes; "" it is over
 -- ARGV[3]  pause: microseconds until the next attempt
--- Returns  1; 0 if another dispatcher was faster, or the schedule is paused or another one now
--- Stores   what schedule.lua says
+-- Returns  1; 0 if another dispatcher was faster, or the schedule is paused or was changed
+-- Stores   the fields of schedule.lua
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
@@ -17,7 +17,7 @@
 local key, due_key = KEYS[1], KEYS[2]
 local text, blocked, pause = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', due_key, '')
 
 local now = server_time()

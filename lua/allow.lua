@@ -1,12 +1,12 @@
--- allow.lua: answers many questions to one limit, outside any bucket. It decides
--- them in order, as if each were asked alone, and spends the allowed ones.
--- All questions are of one algorithm.
--- Not safe to send twice in the strict sense: a resend after a lost reply spends
+-- allow.lua: decides about many requests to one limit, outside any bucket. It decides
+-- them in order, as if each came alone, and spends the allowed ones.
+-- All of them use one algorithm.
+-- A repeated call is not free of effects: after a lost reply it spends
 -- once more, which errs on the side of refusing.
 --
--- KEYS[1]     tundish:{l:<limit>}:conf  hash  the limit in force
--- KEYS[2...]  tundish:{l:<limit>}:<key>  the limit's states, one for each key that is
---             asked about: a zset for sliding_window_log, else a string; then for each setting
+-- KEYS[1]     tundish:{l:<limit>}:conf  hash  the effective limit
+-- KEYS[2...]  tundish:{l:<limit>}:<key>  the limit's states, one for each key of a
+--             question: a zset for sliding_window_log, else a string; then for each setting
 --             tundish:{l:<limit>}:keys:<life>  string  how many keys there are (see limit_keys.lua), and
 --             tundish:{l:<limit>}:overflow:<tier>  state of the key that all callers above max share
 -- ARGV[1]     limits_rev: of the conf that the caller knows, "" to decide in any case
@@ -14,8 +14,8 @@
 -- ARGV[3]     algorithm: a name of limits.lua
 -- ARGV[4]     max: keys that the limit may have, 0 any number
 -- ARGV[5]     life: microseconds, 1 or more: a state expires within
--- ARGV[6]     setting_count: how many settings follow; more than one if tiers of the limit differ
--- ARGV[7]     caller: six digits of the one that names the keys, "" none
+-- ARGV[6]     setting_count: number of settings that follow; more than one if tiers of the limit differ
+-- ARGV[7]     caller: six digits of the caller that names the keys, "" none
 -- ARGV[8...]  each setting:
 --               a: token_bucket: micro-tokens that come every b microseconds, 1 or more;
 --                  sliding_window_counter: pieces of a window, 1 to 100; else 0
@@ -26,17 +26,17 @@
 --             each question:
 --               number of its state, from 1
 --               cost: requests, 1 or more
---               times: how often it is asked, 1 or more; 0 takes what is there, up to the cost; -1 does so if all of
---               the question before it about this state were allowed
+--               times: how often it is asked, 1 or more; 0 takes what is available, up to the cost; -1 does so if all
+--               requests of the previous question about this state were allowed
 -- Returns  {status, answer, ...}: status 0 decided, 2 decided and the conf is missing; 1 alone: the
 --          conf has another limits_rev, and nothing was decided. An answer is
 --            {allowed, remaining, reset, slack}: how many of the times were allowed; slack is what the rounding of
---            reset added, of token_bucket in a-ths of a microsecond, else 0: lua.EarlierReset computes the earlier resets of it;
+--            reset added, of token_bucket in a-ths of a microsecond, else 0: lua.EarlierReset computes the earlier resets from it;
 --            and if not all were: {verdict, wait, remaining, reset} of the others: verdict 1 refused, 2 impossible; these
---            hold after the last question of the batch, so that a caller that waits that long and is alone is admitted;
---          or for times 0 and -1 {taken, remaining, reset}; and after the answers the numbers of the states instead of
---          which the shared one was asked. Remaining in requests, wait and reset in microseconds
--- Stores   the states that were spent of; each expires a second after it is as if never used;
+--            apply after the last question of the batch, so that a caller that waits that long and is alone is admitted;
+--          or for times 0 and -1 {taken, remaining, reset}; and after the answers the numbers of the states that were replaced by
+--          the shared one. Remaining in requests, wait and reset in microseconds
+-- Stores   the changed states; each expires a second after it is as if never used;
 --          and how many keys there are
 -- Needs    Redis 7.0
 
@@ -61,8 +61,8 @@ if known_rev ~= '' then
   end
 end
 
--- A caller names keys for a whole service, so alone it has all of them. Above the bound others go on until each has what it leaves free of
--- twice the bound, as with dead letters (see dlq.lua).
+-- A caller names keys for a whole service, so a single caller may have all of them. Above the bound, others may add keys up to the number
+-- that each leaves free of twice the bound, as with dead letters (see dlq.lua).
 local digits = caller ~= '' and caller or nil
 local may_have = digits and function(free, held) return free > 0 or callers.may_have(free + max, held) end
 
@@ -73,7 +73,7 @@ else
   now = tonumber(now)
 end
 
--- Most calls ask one question once. What follows would decide it alike, with a quarter more work for Redis.
+-- Most calls ask one question once. The code below would decide the same, with 25 % more work for Redis.
 local known, r, at = {}, FIRST_SETTING, FIRST_SETTING + SETTING * setting_count
 if #ARGV == at then
   local k, cost = FIRST_STATE, ARGV[at] + 0

@@ -1,23 +1,23 @@
--- beat.lua: a process tells that it lives, and what it has counted since it told it last. It learns whether somebody looks: then it
--- tells it each second. May be sent twice: a beat of a number that was taken in already changes nothing but the time.
+-- beat.lua: the heartbeat of a process: reports that it lives, and its counters since the last heartbeat. The reply names the buckets
+-- that somebody watches: then the process sends one each second. May be sent twice: a repeated number updates only the time.
 --
--- KEYS[1]  tundish:{fleet}:beats  zset  process -> when it told last, microseconds
--- KEYS[2]  tundish:{fleet}:processes  hash  process -> "since says": when it started, microseconds, and what it says of itself, JSON
--- KEYS[3]  tundish:{fleet}:watched  hash  bucket, or "*" of all -> until when somebody looks
--- KEYS[4]  tundish:{fleet}:counts:<process>  hash  bucket -> "at counters": when that was told; "" -> the number of the last beat
+-- KEYS[1]  tundish:{fleet}:beats  zset  process -> time of its last heartbeat, microseconds
+-- KEYS[2]  tundish:{fleet}:processes  hash  process -> "since says": when it started, microseconds, and its description, JSON
+-- KEYS[3]  tundish:{fleet}:watched  hash  bucket, or "*" for all -> until when it is watched
+-- KEYS[4]  tundish:{fleet}:counts:<process>  hash  bucket -> "at counters": time and counters; "" -> number of the last heartbeat
 -- KEYS[5]  tundish:{fleet}:history:<number>  hash  part -> lines "short arrived refused departed failed", one for each bucket of the part
 -- ARGV[1]  process: its id
--- ARGV[2]  number: of the beat, 1 the first one of the process
+-- ARGV[2]  number: of the heartbeat, 1 for the first of the process
 -- ARGV[3]  age: of the process, microseconds
--- ARGV[4]  says: what it says of itself, JSON
--- ARGV[5]  period: for which number of five minutes the history is
--- ARGV[6...]  for each bucket that has moved, 250 at most: its name, its counters ("" the process has it no more), "part short": where its
---          line of the history is, and its short name there ("" it has none), then how many more arrived, were refused, departed,
---          failed since the beat before
--- Returns  {now, period, 1 if the counters of the process were not known, else 0, then for each bucket that somebody looks at, "*" all: its
---          name}; nothing is changed where the period is another one than the caller's: it asks again with the one in the answer
--- Stores   the process, until it has been silent for a minute: what it delivered counts in a verdict until then; its counters for an hour
---          after its last beat, so that a beat which is sent again after an outage is known; the history for a day
+-- ARGV[4]  says: the description of the process, JSON
+-- ARGV[5]  period: the number of the five minutes to which the history belongs
+-- ARGV[6...]  for each changed bucket, 250 at most: its name; its counters ("" the process no longer has it); "part short": the field of
+--          the history and the bucket's short name there ("" none); how many more arrived, were refused, departed and failed since the
+--          previous heartbeat
+-- Returns  {now, period, 1 if the counters of the process were unknown, else 0, then the name of each watched bucket, "*" for all}.
+--          If the period is not the caller's, nothing changes: the caller repeats the call with the returned one
+-- Stores   the process, until it is silent for a minute: verdicts count its deliveries until then; its counters for an hour
+--          after its last heartbeat, so that a heartbeat repeated after an outage is recognized; the history for a day
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua
@@ -26,12 +26,12 @@
 local beats, processes, watched, counts, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, number, age, says, period = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local FIRST, WIDTH = 6, 7
-local SILENCE = 60000000 -- microseconds after which a silent process is forgotten: see Forgotten in package fleet
+local SILENCE = 60000000 -- microseconds after which a silent process is removed: see Forgotten in package fleet
 local PERIOD = 300000000
 local KEPT, DAY = 3600000, 86700000 -- milliseconds: counters; the history: a day and a period
 local MOST = 1000 -- processes
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', beats, '')
 
 local now = server_time()
@@ -47,7 +47,7 @@ for _, bucket in ipairs(redis.call('HKEYS', watched)) do
 end
 if current ~= period then return reply end
 
--- Those that are silent, also by a clock that stepped back.
+-- Processes that are silent, also after the clock stepped back.
 local silent = redis.call('ZRANGEBYSCORE', beats, '-inf', text(now - SILENCE), 'LIMIT', 0, 100)
 for _, one in ipairs(redis.call('ZRANGEBYSCORE', beats, text(now + SILENCE), '+inf', 'LIMIT', 0, 100)) do silent[#silent + 1] = one end
 if #silent > 0 then

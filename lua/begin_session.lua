@@ -1,4 +1,4 @@
--- begin_session.lua: begins a session of the holder of an API key. A key has a bounded number of sessions: the oldest goes. May be
+-- begin_session.lua: begins a session of the holder of an API key. The number of sessions per key is limited: the oldest is removed. May be
 -- sent twice.
 --
 -- KEYS[1]  tundish:{fleet}:sessions:<key>  hash  session -> "began ends secret address"
@@ -7,7 +7,7 @@
 -- ARGV[3]  address: of the client
 -- ARGV[4]  life: of the session, microseconds
 -- ARGV[5]  most: sessions of the key
--- Returns  {how many sessions were removed}
+-- Returns  {number of sessions removed}
 -- Stores   the sessions of the key until the last of them has ended
 -- Needs    Redis 7.0
 
@@ -17,7 +17,7 @@
 local sessions = KEYS[1]
 local session, secret, address, life, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', sessions, '')
 
 local now = server_time()

@@ -1,12 +1,12 @@
--- cancel.lua: cancels a job that is not in flight, or drops a dead letter. Sent twice it
--- answers the same. It searches a list for the id only near its two ends, because the time of a search
+-- cancel.lua: cancels a job that is not in flight, or drops a dead letter. Sent twice, it
+-- returns the same. It searches a list for the id only near its two ends, because the time of a search
 -- grows with the list. An id beyond them stays as a leftover, which claim pops without a slot. With more
 -- leftovers than the bucket has capacity, it searches the whole list.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: whether ids of jobs that ended may lie in lists
--- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters
+-- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: whether lists may have ids of ended jobs
+-- KEYS[4]  …:count   hash  jobs enqueued with a delay, ids forgotten early, bytes of dead letters
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
@@ -16,20 +16,20 @@
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[13] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[14] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
--- KEYS[16] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[16] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[17...]  the five places of the job's flow: …:q:<priority>:<flow>, four lists, the most important first,
 --          then …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  id
--- ARGV[2]  state: in which it must be: "" any that waits, "5" dead (drop a dead letter)
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[2]  state: required state: "" any waiting one, "5" dead (drop a dead letter)
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  flow of the job
--- Returns  the state's code that it has now: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
---          (nothing changed); 1, 2 or 4 if it waits but a dead letter was asked for; 0 unknown;
---          -1 the bucket is not configured, or not with flows or without as levels says; -2 the job is
+-- Returns  the code of the job's present state: 7 cancelled, 8 dropped; 3 in flight, 5 dead, 6 done
+--          (nothing changed); 1, 2 or 4 if it waits but a dead letter was required; 0 unknown;
+--          -1 the bucket is not configured, or has no flows although levels says so, or the reverse; -2 the job is
 --          of another flow
--- Stores   the id until its dedupe window ends, or a minute if our client made it; of a job of a bundle a callback, until it is moved on
+-- Stores   the id until its dedupe window ends, or a minute if our client made it; for a job of a bundle a callback, until it is moved on
 -- Needs    Redis 7.0
 
 --#include lib/callbacks.lua
@@ -51,7 +51,7 @@ local FIRST_PLACE, in_groups = 16, levels == codes.GROUPS
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 local REACH = 10000 -- entries from either end of a list: some 20 ns each
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local dedupe_window, stored_levels, dedupe_max, capacity =
@@ -80,7 +80,7 @@ else
 end
 if state == codec.IN_FLIGHT or (state == codec.DEAD) ~= (wanted == codec.DEAD) then return tonumber(state) end
 
--- How many entries of the flow's lists are of no waiting job, when this one is gone. Fewer while a purge is under way.
+-- Returns how many entries of the flow's lists belong to no waiting job, after this one is removed; fewer during a purge.
 local function leftovers()
   local waiting, n = redis.call('HLEN', body) - redis.call('ZCARD', dead) - redis.call('ZCARD', leases), redis.call('ZCARD', later)
   if levels ~= codes.NO_FLOWS then

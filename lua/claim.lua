@@ -1,72 +1,73 @@
 -- claim.lua: leases jobs to a dispatcher, each with its slot. It opens the pacers, hands out jobs turn by turn, and writes.
 --
 -- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see fair_queue.lua).
--- Its slot is the latest of what they and their budgets (see charges.lua) allow. In a bucket with flows, reserve.lua has said whose turn it
--- is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow is put back in the turn queue at
--- its next turn. A flow that has nothing to send, has as many in flight as it may, or is paused is taken off it. Where the bucket has
--- batches, riders leave on the slot of their job (see batch.lua): all that follows counts requests then, but for the jobs of the answer.
+-- Its slot is the latest that they and their budgets (see charges.lua) allow. In a bucket with flows, reserve.lua has chosen the flows
+-- whose turn it is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow returns to the turn
+-- queue at its next turn. A flow without jobs, at its max_in_flight or paused is removed from it. In a bucket with batches, all members
+-- of a batch depart on the slot of the first (see batch.lua): then everything below counts requests, except for the jobs of the reply.
 --
--- Asked again with the same claim id it answers the same jobs, so a lost reply loses no job. A job is on its last chance if one more crash
+-- Repeated with the same claim id, it returns the same jobs, so a lost reply loses no job. A job is on its last chance if one more crash
 -- makes it poison. A process holds at most one such job, over all its buckets: the sweeper charges a crash to all jobs of a dead process.
--- One is still lost if another job, which crashed less often, kills its process. A job that may not go yet leaves its slot to the next one.
--- One that is too late (see expiry.lua) becomes a dead letter. With few workers left, the dispatcher wakes another one (see standby.lua).
+-- Such a job may still become poison through another job with fewer crashes that kills their process. A job that may not go yet leaves its
+-- slot to the next one. A job that is too late (see expiry.lua) becomes a dead letter. With few workers left, the dispatcher wakes another
+-- one (see standby.lua).
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  slot, frac, rate, last: of the bucket's pacer; lease: the longest of a dispatcher; since: when the
 --          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua;
 --          standbys: see standby.lua; down: see downstream.lua; window, drain: see timetable.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
--- KEYS[8]  …:count   hash  jobs that came as scheduled, bytes of dead letters, number of the last batch
+-- KEYS[8]  …:count   hash  jobs enqueued with a delay, bytes of dead letters, number of the last batch
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
--- KEYS[10] …:flows   hash  flow -> what is kept of it
+-- KEYS[10] …:flows   hash  flow -> its state
 -- KEYS[11] …:flow_settings  hash  flow -> its own settings
 -- KEYS[12] …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[13] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[14] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[15] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[15] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[16] …:outbox_texts  hash  their texts
--- KEYS[17] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[17] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
--- KEYS[19] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[20] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
--- KEYS[21] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[19] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[20] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
+-- KEYS[21] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[22...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
 --          flows are in groups then …:groups, …:group_settings, and for each group: …:due:<group>, …:departed_group:<group>;
 --          in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  dispatcher: its id, no spaces
 -- ARGV[2]  claim: its id, no spaces
--- ARGV[3]  want: requests at most, 0 to 1000; of 0 the turns are put back and no more
+-- ARGV[3]  want: requests at most, 0 to 1000; with 0 the script only puts the turns back
 -- ARGV[4]  horizon: microseconds to look ahead, up to 200000
--- ARGV[5]  lease: microseconds, counted from the last slot of the answer
--- ARGV[6]  lead: microseconds that the answer will need to be back; no slot lies nearer
+-- ARGV[5]  lease: microseconds, counted from the last slot of the reply
+-- ARGV[6]  lead: microseconds until the reply is expected to arrive; no slot is earlier
 -- ARGV[7]  last_chance: crashes that put a job on its last chance
--- ARGV[8]  may_go: 1 if one of those may be among the answer, 0 if the process holds one
+-- ARGV[8]  may_go: 1 if the reply may have one such job, 0 if the process holds one
 -- ARGV[9]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[10] levels: 1 if the bucket has flows, 2 if these are in groups, 0 if there is only the flow ""
--- ARGV[11] member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[11] member: the bucket's name if it is in a pool, else ''
 -- ARGV[12] channel: to wake dispatchers on
--- ARGV[13] bucket: with the id of a dispatcher what to publish there
--- ARGV[14] most_bytes: of bodies and of settings of flows in the answer, 1 to 1048576; one job is handed out however large it is
--- ARGV[15] stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
--- ARGV[16] steps: of the engine's clock, as an answer told them before the clock of Redis stepped
--- ARGV[17] expected: the latest time of the clock of Redis that the dispatcher expects (see bucket_pacer.ask_again), 0 it does not say
+-- ARGV[13] bucket: the message to publish, with the id of a dispatcher
+-- ARGV[14] most_bytes: of bodies and of settings of flows in the reply, 1 to 1048576; one job is handed out however large it is
+-- ARGV[15] stepped: microseconds by which the dispatcher saw the clock of Redis step forwards, 0 none
+-- ARGV[16] steps: of the engine's clock, as a reply returned them before the clock of Redis stepped
+-- ARGV[17] expected: the latest time of the clock of Redis that the dispatcher expects (see bucket_pacer.ask_again), 0 unknown
 -- ARGV[18] flow_count: number of flows
--- ARGV[19...]  with flows, for each: its name, its turn as reserve.lua said it; then for each group the same
+-- ARGV[19...]  with flows, for each: its name, its turn as reserve.lua returned it; then for each group the same
 -- Returns  {1} the bucket is not configured; else {0, now, next, in flight, expired, lone, rate_count, rate_per, free_slot,
---          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and what its
---          settings say that is not for scripts; then for each job that was claimed before: which it is, counted from 1, epoch, delivery
+--          steps of the engine's clock, opening, closes, number of jobs, for each job: id, slot, body, and with flows the flow and the
+--          lines of its settings that are not for scripts; then for each job that was claimed before: its number, from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
---          expired, -1 max_age has passed, -4 it reserves more than a budget, id, flow, attempts; for each batch: -2, its first job, how
---          many it has, its number; for each job that charges budgets: -3, which it is, two times, what it reserves (see charges.lua)}
+--          expired, -1 max_age has passed, -4 it reserves more than a budget, id, flow, attempts; for each batch: -2, its first job, its
+--          size, its number; for each job that charges budgets: -3, its number, two times, its reservation (see charges.lua)}
 --          next: when to ask for the next slot; 0 not before a wake-up, -1 max_in_flight is reached, its own or the pool's, -2 see
---          bucket_pacer.ASK_LATER; lone: which job, counted from 1, is on its last chance, 0 none; expired: how many became dead letters;
+--          bucket_pacer.ASK_LATER; lone: the number of the job on its last chance, from 1, 0 none; expired: number of new dead letters;
 --          free_slot: the first, 0 nothing is handed out; opening: when the stretch of the slots begins, 0 it has; closes: the end of the
 --          window, when permits are void, 0 they are not. All times are of the server's clock
--- Stores   lease and meta until the job is settled, callbacks of dead letters until they are moved on, the answer until the next claim
+-- Stores   lease and meta until the job is settled, callbacks of dead letters until they are moved on, the reply until the next claim
 -- Needs    Redis 7.0
 
 --#include lib/batch.lua
@@ -102,9 +103,9 @@ local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
 local most_bytes, stepped, known_steps, expected = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local FIRST_PLACE, FIRST_FLOW, flow_count, WORKERS = 21, 18, tonumber(ARGV[18]), want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
-local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon, or the next claim would see it again
+local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon; with less the next claim would read it again
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local b, quotas, aging, flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist, flow_quotas,
@@ -122,7 +123,7 @@ local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per,
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
 local out = handout.open(answer, claim, offset, has_flows, last_chance)
 
--- The same claim again: the same answer, less what was taken back meanwhile.
+-- A repeated claim: the same reply, without the jobs that were taken back meanwhile.
 local previous = redis.call('HGET', claims, dispatcher)
 if previous and handout.is_of(previous, claim) then
   answer[NEXT], answer[LONE] = now, handout.replay(out, previous, body, meta, flow_settings, has_flows and levels)
@@ -145,7 +146,7 @@ if stretch then
   if stretch.ahead then answer[OPENING] = times.stretch.from end
   is_empty = later and timetable.ends_empty(times) and in_flight == 0 and unfinished(now) <= 0
 end
--- A step that is not kept would be found again by each claim, and the engine's clock would stand still.
+-- A step that is not stored would be detected again by each claim, and the engine's clock would stop.
 if b.has_stepped then own.changed = true end
 
 local shared, more, own_next = nil, false, 0
@@ -158,7 +159,7 @@ end
 if not is_open or pacer.is_held(own) then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
   if bounds.paused == 0 then answer[NEXT] = opens or -1 end
-  if stepped > 0 or b.is_new then bucket_pacer.write(b) end -- one that begins now lets a job leave when the bucket opens
+  if stepped > 0 or b.is_new then bucket_pacer.write(b) end -- a new pacer allows a departure when the bucket opens
   if shared then fair_queue.close(shared, false) end
   return handout.reply(out)
 end
@@ -166,12 +167,12 @@ want = math.min(want, bounds.max_in_flight - in_flight)
 if times then want = timetable.wants(times, want, rules) end
 if shared then want = fair_queue.allows(shared, want) end
 
--- From here on all times are those of the engine's clock.
+-- From here on all times are in the engine's clock.
 local earliest, latest, furthest = clock + lead, clock + horizon, clock + pacer.MAX_HORIZON
 if stretch then earliest, latest = stretch.from, math.min(latest, stretch.latest) end
 if (quotas or '') ~= '' then own.quotas = quota.open(departed_key, quota.windows(quotas), 64) end
 
--- Bodies may be large: as many are read as there are slots, or twice as many as the time before where cancelled jobs lie between.
+-- Bodies may be large: read as many as there are slots, and double that each time cancelled jobs are in between.
 local first_ready = pacer.ready(own, 1, furthest)
 local slots = (latest + bounds.back - math.max(own.state.slot, earliest)) * bounds.rate_count / bounds.rate_per
 local at_once = math.max(math.min(math.min(math.floor(slots) + 1, want) * (rules and rules.size or 1), CHUNK), 1)
@@ -179,7 +180,7 @@ if want == 0 or math.max(first_ready, earliest) > latest then at_once = 0 end
 local charged_by = charges.rules(shared, budgets, flow_budgets, group_budgets, own_budgets, budget_burst, reserves)
 if charged_by then at_once = math.min(at_once, charges.AT_ONCE) end
 
--- The flows whose turn it is, and of them those that have something to send.
+-- The flows whose turn it is, and those among them with something to send.
 local reader = queue.reader(body, meta, last_chance, tonumber(aging or 0), in_groups, most_bytes, b.largest,
   b.expiring or not b.largest, leftovers)
 local is_simple = not (shared or rules or charged_by or reader.expiring or reader.leftovers)
@@ -203,7 +204,7 @@ local spent = charged_by and charges.open(charges_key, charged_by, now, clock, n
 local aside_count, own_ready, blocked = 0, first_ready, 0
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (b.largest or queue.LARGEST))
 
--- What a departure at that time means for the pacers and for the turns.
+-- Records a departure at a time in the pacers and the turns.
 local function depart(f, at)
   pacer.depart(own, at, 1)
   own_ready = pacer.ready(own, 1, furthest)
@@ -227,15 +228,15 @@ local function take(f, id, job, stored, at, alone, riders)
   depart(f, at)
 end
 
--- The job waits in later, behind those that were set aside before it.
+-- Parks the job in later, behind those that were parked before it.
 local function set_aside(f, id, stored)
   queue.set_aside(f.queue, text(latest - offset + ASIDE + aside_count), id)
   aside_count = aside_count + 1
   if string.sub(stored, 1, 1) ~= codec.RETRYING then handout.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
 end
 
--- The usual job: it heads the only list of its flow, it was never claimed before, and jobs of the bucket do not expire. decide
--- decides all others, and would decide so of this one.
+-- Takes the usual job: it heads the only list of its flow, was never claimed before, and jobs of the bucket do not expire. decide
+-- handles all other jobs, and would handle this one with the same result.
 local function take_simple(f, at)
   local q = f.queue
   local list = q[1]
@@ -250,13 +251,13 @@ local function take_simple(f, at)
   return true
 end
 
--- Whether a job may leave together with others at that time.
+-- Returns whether a job may be a further member of a batch at that time.
 local function may_ride(id, stored, job, at)
   return not batch.has_crashed(stored) and not expiry.is_too_late(over, reader, id, stored, job, at)
 end
 
--- Passes a job and, if it leaves at that time, its riders: job is nil if it does not, size what it takes of the answer. Returns the riders,
--- nil if there are none; and until when the job waits for more, nil if it does not wait: if it does, nothing is passed.
+-- Passes a job and, if it departs at that time, the further members of its batch. job is nil if it does not depart; size is its share of
+-- the reply. Returns the members, nil if there are none; and until when the job waits for more, nil if not: then nothing is passed.
 local function pass(f, list, id, job, size, stored, at)
   local q = f.queue
   local marks = rules and job and batch.bookmark(rules, q, job, list, at)
@@ -266,7 +267,8 @@ local function pass(f, list, id, job, size, stored, at)
   return batch.gather(rules, reader, q, id, job, marks, at, latest - offset, most_bytes - out.bytes - size, may_ride)
 end
 
--- Decides a job of a flow: at the head of a list, or of later where list is nil. full: no more may be set aside. False: the claim is over.
+-- Decides about a job of a flow: at the head of a list, or of later if list is nil. full: no more jobs may be parked. False: the claim
+-- ends.
 local function decide(f, list, id, at, full)
   local job, stored, waits, alone, stays = queue.read_job(reader, list, id, may_go)
   if list and stays and full then
@@ -303,13 +305,13 @@ local function decide(f, list, id, at, full)
   return true
 end
 
--- Whether the claim hands out nothing more at that time.
+-- Returns whether the claim hands out nothing more at that time.
 local function is_over(at)
   return at > latest or requests >= want or #over.ids >= expiry.MOST
     or reader.bytes > batch.MAX_READ and out.count + #over.ids > 0 or shared and fair_queue.skips(shared, at - offset)
 end
 
--- Hands out the next job of the flow whose turn it is, or ends its turn. Returns false if the claim is over.
+-- Hands out the next job of the row's first flow, or ends its turn. Returns false if the claim ends.
 local function hand_out()
   local f, turn = drr.top(row)
   local p = plain and plain_turns.top(plain, turn)
@@ -353,7 +355,7 @@ elseif not has_flows and answer[NEXT] == 0 then
 end
 answer[EXPIRED], answer[FREE_SLOT] = #over.ids, next_slot - offset
 
--- Everything is decided. From here on there are only writes, but for the heads of turn queues.
+-- Everything is decided. From here on there are only writes, and reads of the heads of turn queues.
 for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end
@@ -366,7 +368,7 @@ if spent then charges.write(spent) end
 if own.quotas then quota.write(own.quotas) end
 if in_groups then next_turns.write_groups(turns, groups, KEYS[FIRST_GROUP_KEY + 1], next_slot) end
 local head = turns and next_turns.write(turns, due, flows, idle_key)
-if stretch and stretch.ahead and out.count == 0 then own.state = before end -- what holds then is found again
+if stretch and stretch.ahead and out.count == 0 then own.state = before end -- the next claim finds it again
 if own.changed then bucket_pacer.write(b) end
 if times then
   timetable.note(times, out.count, requests, is_empty and out.count == 0, now, rules)
@@ -377,10 +379,10 @@ if has_flows and b.has_gone_back then bucket_pacer.recheck(conf) end
 if lease > b.lease then redis.call('HSET', pace, 'lease', text(lease)) end
 if has_flows and answer[NEXT] ~= now then
   answer[NEXT] = head and math.max(math.floor(head - offset), next_slot - offset, blocked) or 0
-  -- Of flows that are due, some may not have been reserved.
+  -- Some flows that are due may not have been reserved.
   more, own_next = head and head <= latest, answer[NEXT] + offset
 end
-if has_flows and recheck then answer[NEXT] = now end -- more flows are to be looked at again
+if has_flows and recheck then answer[NEXT] = now end -- more flows are to be checked
 if times and answer[NEXT] > now then
   answer[NEXT] = timetable.look_at(times, answer[NEXT], now)
   more = more and timetable.opens(times, own_next - offset) == own_next - offset

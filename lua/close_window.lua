@@ -1,29 +1,29 @@
 -- close_window.lua: reports that a drain window has closed, as the event window.closed, and begins the tally of the next window. The caller
--- computes the windows from the plan. Where the plan or the tally is another one meanwhile, nothing happens: so each window is reported
--- once, whichever dispatchers look. A window that the plan does not have any more closes now if it is open, and without a report if it is
+-- computes the windows from the plan. If the plan or the tally has changed meanwhile, nothing happens: so each window is reported
+-- once, whichever dispatchers call it. A window that is no longer in the plan closes now if it is open. It closes without a report if it is
 -- still to come. The report waits up to GRACE for jobs in flight. May be sent twice.
 --
 -- KEYS[1]  …:settings    hash  plan, events, what holds a bucket back
 -- KEYS[2]  …:pace    hash  window (see timetable.lua), last, offset, down
--- KEYS[3]  …:count   hash  window: see window_tally.lua; jobs that came as scheduled; held, open, half_open: see sweep.lua
+-- KEYS[3]  …:count   hash  window: see window_tally.lua; jobs enqueued with a delay; held, open, half_open: see sweep.lua
 -- KEYS[4]  …:body    hash  id -> body: how many jobs there are
 -- KEYS[5]  …:dead    zset  id -> time of death
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[8]  …:departed  list  times of departures, for the quotas
--- KEYS[9]  …:charges  hash  what departures charge to budgets (see charges.lua)
--- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[9]  …:charges  hash  charges to budgets (see charges.lua)
+-- KEYS[10] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
 -- KEYS[12...]  the five places of the flow "": …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's
 --          seven (see pool.lua)
--- ARGV[1]  plan: from which the windows were computed
--- ARGV[2]  levels: 1, 2 if flows are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[1]  plan: the source of the windows
+-- ARGV[2]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
+-- ARGV[3]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[4]  opened: the opening of the window in the tally, microseconds; 0 there is none
--- ARGV[5]  ends: its end in the plan, 0 the plan does not have it
--- ARGV[6]  next_opened: the opening of the window behind it, 0: there is none, or no hook asks
+-- ARGV[5]  ends: its end in the plan, 0 if it is not in the plan
+-- ARGV[6]  next_opened: the opening of the next window, 0: there is none, or no hook wants the event
 -- ARGV[7]  next_ends: its end
--- Returns  1 the tally is another one now, 0 it is as it was
+-- Returns  1 the tally has changed, 0 it has not
 -- Stores   the tally of one window; the report until it is moved on
 -- Needs    Redis 7.0
 
@@ -43,12 +43,12 @@ local conf, pace, count, body, dead, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local due, departed, charges_key, outbox_key, outbox_texts = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local plan, levels, member = ARGV[1], ARGV[2], ARGV[3]
 local opened, ends, next_opened, next_ends = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local PLACES = 11 -- the keys before those of the flow ""
+local PLACES = 11 -- number of keys before the keys of the flow ""
 local GRACE = 60000000 -- microseconds in which jobs in flight may end
 local UNSEEN = 60000000 -- microseconds after the grace: a window that is reported later had no dispatcher at its end
 local BUSY = 10000000 -- microseconds before the end: a bucket that sent then was held back by its rate alone
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local stored_plan, events, paused, quotas, rate_count, rate_per =
@@ -81,17 +81,17 @@ if closed > now then
 end
 if in_flight > 0 and now < closed + GRACE and (next_opened == 0 or now < next_opened) then
   if closed >= w.ends then return 0 end
-  w.ends = closed -- else the grace of a window that closes now would begin again with each call
+  w.ends = closed -- otherwise the grace of a window that closes now would restart with each call
   window_tally.write(count, w)
   return 1
 end
 
--- What is left: without the jobs that came with a delay and are due later.
+-- The jobs left, without delayed jobs that are due later.
 local later, delayed = KEYS[PLACES + flow.PLACES], math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0)
 if levels == codes.NO_FLOWS then delayed = math.min(delayed, redis.call('ZCOUNT', later, '(' .. text(closed), '+inf')) end
 local left = math.max(redis.call('HLEN', body) - redis.call('ZCARD', dead) - delayed, 0)
 
--- Why. Every cause that holds now is named; the words are those of WindowLeft in Go.
+-- Why. Every present cause is named; the words are the ones of WindowLeft in Go.
 local clock, causes = now + tonumber(offset or 0), {}
 local function because(cause, holds)
   if holds and left > 0 then causes[#causes + 1] = cause end

@@ -1,38 +1,38 @@
--- configure.lua: writes the settings that the scripts obey. A caller that owns them (a dispatcher; of a limit on its own, a limiter)
--- replaces what is there. Any other caller makes what is missing, and changes nothing that exists. The higher revision wins. At equal
+-- configure.lua: writes the settings that the scripts obey. A caller that owns them (a dispatcher; for a separate limit, a limiter)
+-- replaces the stored ones. Any other caller only creates missing settings. The higher revision wins. At equal
 -- revisions the owner that started last wins: each start and each reload gets a number from this script, and a later write of
--- the same process carries that number. What a caller without ownership has made is marked: an owner replaces it, whatever its
--- revision. A setting with an override does not change: its configured value is kept aside until control.lua removes the override.
+-- the same process carries that number. Settings by a caller without ownership are marked: an owner replaces them, whatever their
+-- revision. A setting with an override does not change: its configured value is stored until control.lua removes the override.
 -- May be sent twice.
 --
--- KEYS[1]  …:settings  hash  settings of a bucket; of a pool, and of a limit that is asked on its own, …:conf
+-- KEYS[1]  …:settings  hash  settings of a bucket; of a pool, and of a separate limit, …:conf
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: its dead letters
 -- KEYS[4]  …:conf_aside  hash  of a bucket only: its settings after a change of its pool (see relocate.lua)
--- KEYS[5]  …:conf  hash  of a bucket only: its settings when its data had schema 1. Since then it holds the schema alone: an
---          older program finds that the bucket is not configured, and may not configure it
+-- KEYS[5]  …:conf  hash  of a bucket only: its settings when its data had schema 1. Since then it holds only the schema, so that
+--          older programs find the bucket not configured, and may not configure it
 -- KEYS[6]  …:leases  zset  of a bucket only: id -> deadline
 -- ARGV[1]  schema: version of this program
 -- ARGV[2]  revision: of the configuration
--- ARGV[3]  channel: to wake dispatchers on; "" for none, as of a limit
+-- ARGV[3]  channel: to wake dispatchers on; "" for none, as for a limit
 -- ARGV[4]  bucket: the message to publish
--- ARGV[5]  owns: 1 the caller owns the settings; 0 it makes only what is missing
+-- ARGV[5]  owns: 1 the caller owns the settings; 0 it only creates missing ones
 -- ARGV[6]  by: names the process
 -- ARGV[7]  started: the number that the first write since its start or reload got; 0 this is the first
--- ARGV[8...]  field, value, ...; the first field of a bucket is "generation", with what the index says (see assign.lua)
--- Returns  {0 written or equal, 1 a higher revision or an owner that started later is in force, 2 a newer schema is in force, 3 the bucket
---          holds jobs and is to have flows, or groups of them, where it had none, or the other way round (the field
---          "flows": 0 none, 1 flows, 2 flows in groups), 6 they exist, and the caller does not own them; the stored schema; the
---          stored revision; with 0 the number for `started`, and how many fields changed (0 also where they are new); with 3 how many
---          jobs, and what the field is; 4 the bucket has left this place, or the index is behind: then the lowest
---          generation that is obeyed here, and the tag that the bucket has left for, '' if none; 5 the data has schema
---          1 and is not empty: then jobs that wait, dead letters, leases, 0, 0, 0}
--- Stores   since when a bucket knows callers (see callers.lua), for as long as there is the bucket;
---          the fields, those that are overridden as "own:" and their name; owned, by, started: who wrote them; changes: see
---          changes.lua; where rate, burst or quotas of flows or groups change,
---          or batches change, recheck: those that wait for a turn are looked at again (see
---          reserve.lua); where the field "limits" changes, or what producers go by, a higher "limits_rev" (see admission/stored.go);
---          no expiry: they are obeyed for as long as there is something to obey
+-- ARGV[8...]  field, value, ...; the first field of a bucket is "generation", with the index's value (see assign.lua)
+-- Returns  {0 written or equal, 1 a higher revision or an owner that started later is effective, 2 a newer schema is effective, 3 the
+--          bucket holds jobs and the field "flows" would change (0 none, 1 flows, 2 flows in groups), 6 they exist, and the
+--          caller does not own them; the stored schema; the
+--          stored revision; with 0 the number for `started`, and how many fields changed (0 also if they are new); with 3 the number
+--          of jobs, and the stored field; 4 the bucket has moved away, or the index is behind: then the lowest
+--          valid generation at this place, and the tag of the bucket's new place, '' if none; 5 the data has schema
+--          1 and is not empty: then waiting jobs, dead letters, leases, 0, 0, 0}
+-- Stores   since when a bucket knows callers (see callers.lua), for as long as the bucket exists;
+--          the fields, overridden ones as "own:" and their name; owned, by, started: the writer; changes: see
+--          changes.lua; if batches, or rate, burst or quotas of flows or groups change,
+--          recheck: flows that wait for a turn are checked again (see
+--          reserve.lua); if the field "limits" or a setting for producers changes, a higher "limits_rev" (see admission/stored.go);
+--          no expiry: they are effective for as long as the bucket, pool or limit is used
 -- Needs    Redis 7.0
 
 --#include lib/bits.lua
@@ -49,19 +49,20 @@ local schema_text, revision_text = ARGV[1], ARGV[2]
 local FIRST_FIELD = 8
 local OF_TURNS = { flow_rate_count = true, flow_rate_per = true, flow_burst = true, flow_quotas = true, group_rate_count = true,
   group_rate_per = true, group_burst = true, group_quotas = true, flow_budgets = true, group_budgets = true, budget_burst = true,
-  batch = true } -- what says when flows and groups may go next
+  batch = true } -- the settings that decide when flows and groups may go next
 
 bits.check()
 
 local OF_PRODUCERS = { 'flow_key', 'group_key', 'default_url', 'max_payload', 'callback_bucket', 'callback_url',
   'callback_failure_url', 'callback_origins' }
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local now = server_time()
 
--- Has a bucket know callers (see callers.lua): from now on, or in one dedupe window where it was there before. What is known stays.
+-- Marks a bucket as one that knows callers (see callers.lua): from now on, or after one dedupe window if it existed. Keeps an existing
+-- mark.
 local function know_callers(was_there)
   local known_callers, dedupe_window = unpack(redis.call('HMGET', conf, 'callers', 'dedupe_window'))
   if known_callers then return end
@@ -69,7 +70,7 @@ local function know_callers(was_there)
   redis.call('HSET', conf, 'callers', string.format('%d %d', was_there and till or now, till))
 end
 
--- A bucket with data of schema 1 is taken over while it is empty, with what operators have set.
+-- A bucket with data of schema 1 is taken over while it is empty, including what operators have set.
 if of_then then
   local old_schema, old_rate = unpack(redis.call('HMGET', of_then, 'schema', 'rate_count'))
   if old_rate then
@@ -87,7 +88,7 @@ end
 if ARGV[FIRST_FIELD] == 'generation' then
   local stored_generation, left_for, lives = unpack(redis.call('HMGET', conf, 'generation', 'left_for', 'schema'))
   local generation, lowest = tonumber(ARGV[FIRST_FIELD + 1]), tonumber(stored_generation or 0)
-  -- A process that knows an older generation would let jobs in where no dispatcher looks for them.
+  -- A process with an older generation would admit jobs where no dispatcher claims them.
   if generation < lowest then return { codes.CONFIGURE_LEFT, 0, 0, lowest, left_for or '' } end
   if not lives then
     if redis.call('EXISTS', aside) == 1 then redis.call('RENAME', aside, conf) end
@@ -102,14 +103,14 @@ stored_schema, stored_revision, stored_start = tonumber(stored_schema or 0), ton
 if stored_schema > schema then return { codes.CONFIGURE_NEWER_SCHEMA, stored_schema, stored_revision } end
 if of_then and was_there then know_callers(true) end
 if not owns and was_there and stored_schema == schema then return { codes.CONFIGURE_EXISTS, stored_schema, stored_revision } end
--- Where no owner has written, no revision counts. A program from before owners were marked left no mark.
+-- If no owner has written, no revision counts. Programs before the introduction of owners left no mark.
 if stored_owned ~= '0' then
   local is_later = stored_revision == revision and started > 0 and stored_start > started
   if stored_revision > revision or is_later then return { codes.CONFIGURE_OBEYS, stored_schema, stored_revision } end
 end
 if started == 0 then started = math.max(now, stored_start + 1) end
 
--- Jobs lie in the lists of their flows, or in one list: with the other setting no script finds them.
+-- Jobs are in the lists of their flows, or in one list: with the other setting no script finds them.
 for i = FIRST_FIELD, #ARGV, 2 do
   if ARGV[i] == 'flows' and ARGV[i + 1] ~= (stored_levels or codes.NO_FLOWS) then
     local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
@@ -117,7 +118,7 @@ for i = FIRST_FIELD, #ARGV, 2 do
   end
 end
 
--- What the configuration before said of each field: beside an override, where there is one.
+-- The previous configured value of each field: an overridden field has it under "own:".
 local names, own = {}, {}
 for i = FIRST_FIELD, #ARGV, 2 do names[#names + 1], own[#own + 1] = ARGV[i], 'own:' .. ARGV[i] end
 local before, overridden = redis.call('HMGET', conf, unpack(names)), redis.call('HMGET', conf, unpack(own))
@@ -130,13 +131,13 @@ for n, name in ipairs(names) do
   is_new = is_new or was ~= value
 end
 
-local is_told = differs.limits -- producers read limits and these again when the number is another one
+local is_told = differs.limits -- producers read limits and these again when the number changes
 for _, name in ipairs(OF_PRODUCERS) do is_told = is_told or differs[name] end
 if is_told then
-  -- A time, so that the number is a new one also when the conf was lost.
+  -- A time, so that the number is new even if the settings were lost.
   redis.call('HSET', conf, 'limits_rev', string.format('%d', math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, now)))
 end
--- Those that wait for a turn by the settings of before are looked at again.
+-- Flows that wait for a turn under the previous settings are checked again.
 for name in pairs(OF_TURNS) do
   if has_revision and values[name] and values[name][1] ~= values[name][2] then redis.call('HSET', conf, 'recheck', '0') end
 end
@@ -150,6 +151,6 @@ end
 local noted = was_there and changes.note(conf, now, by, nil, names, values, differs) or 0
 if of_then and not was_there then know_callers(false) end
 encoding.hash(conf, 0, #fields / 2)
--- A dispatcher that sleeps until a slot of an older rate looks again. Of many processes with one configuration, one wakes them.
+-- A dispatcher that sleeps until a slot of the previous rate asks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.pcall('PUBLISH', channel, bucket) end
 return { codes.CONFIGURE_WRITTEN, schema, revision, started, noted }

@@ -1,13 +1,13 @@
 -- control.lua: changes of a bucket or a pool by an operator. It pauses or resumes the bucket, overrides
--- settings of all configurations, or removes overrides, or only has hooks told that an operator changed something. With the rate or the
--- burst, max_in_flight may rise (see in_flight.lua). A release ends a hold and an open breaker, and forgets the adaptive rate. Hooks are
--- told where that was the breaker of a bucket: a pool has no hooks. All processes obey from the next script on, and after every
+-- settings of all configurations, removes overrides, or only notifies hooks that an operator changed something. With the rate or the
+-- burst, max_in_flight may rise (see in_flight.lua). A release ends a hold and an open breaker, and resets the adaptive rate. Hooks are
+-- notified if that was the breaker of a bucket: a pool has no hooks. All processes obey from the next script on, and after every
 -- restart. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket; …:p:<pool>:conf for a pool
 -- KEYS[2]  …:pace    hash  down: see downstream.lua; …:p:<pool>:pace for a pool
 -- KEYS[3]  …:count   hash  of a bucket only: events that were lost
--- KEYS[4]  …:outbox  zset  of a bucket only: events -> when they are to be moved on (see outbox.lua)
+-- KEYS[4]  …:outbox  zset  of a bucket only: events -> when to move them on (see outbox.lua)
 -- KEYS[5]  …:outbox_texts  hash  of a bucket only: their texts
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
@@ -16,11 +16,11 @@
 -- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...; tell: the operation
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
 --          each field its value before and its value now, and then for each field 1 if its value changed, or an override of it began or
---          ended, else 0; after a release the text of the downstream before, "" none, and how far
+--          ended, else 0; after a release the previous text of the downstream, "" none, and how far
 --          the clock of its times is ahead of the server's}
 -- Stores   paused (when), paused_by, paused_reason; for a field with an override: its value, "own:" and the
 --          field with the configured value, "set:" and the field with "time author"; changes: see changes.lua. No expiry: they
---          are obeyed until they are removed
+--          are effective until they are removed
 -- Needs    Redis 7.0
 
 --#include lib/changes.lua
@@ -33,7 +33,7 @@ local conf, pace, count, outbox_key, outbox_texts = KEYS[1], KEYS[2], KEYS[3], K
 local channel, bucket, action, by = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FIRST = 5
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local rate_count, was_paused, events = unpack(redis.call('HMGET', conf, 'rate_count', 'paused', 'events'))
@@ -46,7 +46,7 @@ if action == 'pause' then
   local box = outbox.open(not was_paused and events, outbox_key, outbox_texts, count, now)
   outbox.note(box, 'bucket.paused', nil, 1, { by = by, reason = ARGV[FIRST] })
   outbox.write(box)
-  -- Paused again, it stays paused since the first time.
+  -- A repeated pause keeps the time of the first.
   redis.call('HSET', conf, 'paused', was_paused or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
 elseif action == 'tell' then
   local box = outbox.open(events, outbox_key, outbox_texts, count, now)
@@ -81,7 +81,7 @@ else
       redis.call('HDEL', conf, 'own:' .. field, 'set:' .. field)
     end
     reply[#reply + 1], reply[#reply + 2] = before, value
-    -- An override that begins or ends is noted also where the value stays.
+    -- An override that begins or ends is recorded even if the value stays.
     names[#names + 1], values[field], differs[field] = field, { before, value }, before ~= value or (action == 'set') == not own
   end
   local was, is = in_flight.follow(conf)

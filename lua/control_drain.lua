@@ -1,5 +1,5 @@
--- control_drain.lua: an operator starts a drain of a bucket, or stops it: while it runs, the bucket leaks whatever its timetable says (see
--- timetable.lua). It is kept in Redis, so that no process has to live for it, and ends by itself. One drain runs at a time. May be sent
+-- control_drain.lua: an operator starts a drain of a bucket, or stops it. While it runs, the bucket sends whatever its timetable says (see
+-- timetable.lua). It is stored in Redis, so it needs no process to run, and ends by itself. One drain runs at a time. May be sent
 -- twice: a drain of the same id is the same drain.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket
@@ -8,14 +8,14 @@
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  action: start or stop
 -- ARGV[4]  by: the author
--- ARGV[5]  id: of the drain, no spaces; of a stop ""
--- ARGV[6]  rate_count: of its rate, if that is to be slower than the rate in force; 0 it is not
+-- ARGV[5]  id: of the drain, no spaces; "" to stop
+-- ARGV[6]  rate_count: of its rate, if slower than the effective rate; else 0
 -- ARGV[7]  rate_per: of the same, microseconds
--- ARGV[8]  most: how many jobs are to leave at most, 0 any number
+-- ARGV[8]  most: maximum number of jobs to send, 0 any number
 -- ARGV[9]  until_empty: 1 it ends when the bucket is empty
--- Returns  {1} the bucket is not configured; else {0, now, outcome, the text of the drain, "" there is none}; outcome: 0 it was started, or
+-- Returns  {1} the bucket is not configured; else {0, now, outcome, the text of the drain, "" none}; outcome: 0 it was started, or
 --          stopped; 1 another drain runs, or none does
--- Stores   the drain, until there is another one
+-- Stores   the drain, until the next one
 -- Needs    Redis 7.0
 
 --#include lib/server_time.lua
@@ -25,7 +25,7 @@ local settings, pace = KEYS[1], KEYS[2]
 local channel, bucket, action, by, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local rate_count, rate_per, most, until_empty = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == '1'
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', settings, '')
 
 if redis.call('HEXISTS', settings, 'rate_count') == 0 then return { 1 } end

@@ -1,6 +1,6 @@
 -- control_flow.lua: changes of one flow, or of one group, by an operator. It pauses or resumes
--- the flow, gives it settings of its own over those of all flows, or removes them. A release ends a hold and an open breaker of a
--- flow, and forgets its adaptive rate. Enable lets a disabled flow run again. Remove does all of these. A group has none of them.
+-- the flow, gives it its own settings instead of the defaults, or removes them. A release ends a hold and an open breaker of a
+-- flow, and resets its adaptive rate. Enable lets a disabled flow run again. Remove does all of these. A group has none of them.
 -- All processes obey from the next script on. If the flow may go again after the change, it
 -- returns to the turn queue. May be sent twice.
 --
@@ -9,27 +9,27 @@
 -- KEYS[3]  …:flows   hash  flow -> its state (see flow.lua); …:groups for a group
 -- KEYS[4]  …:flow_settings  hash  flow -> its own settings; …:group_settings for a group
 -- KEYS[5]  …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
--- KEYS[6] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
+-- KEYS[6] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
 -- KEYS[7] …:count   hash  events that were lost
--- KEYS[8] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[8] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[9] …:outbox_texts  hash  their texts
 -- KEYS[10...]  of a flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants. Of a group …:due:<group>, a zset
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  name: of the flow, or of the group
--- ARGV[4]  action: pause, resume, release, enable, remove, set or reset (which leaves a pause, and a disabled flow disabled)
+-- ARGV[4]  action: pause, resume, release, enable, remove, set or reset (which keeps a pause, and a disabled flow disabled)
 -- ARGV[5]  kind: 1 a flow, 2 a flow in a group, 3 a group
 -- ARGV[6...]  pause: a note of the author and the reason, one line; set: rate_count, rate_per, burst, capacity, max_in_flight,
 --          weight, then any number of lines that are kept for programs, of which the fourth has budgets and the fifth quotas (see
---          flow.lua); each "" to leave it as it is, "-" to have none. "~" and what own_settings.change_list takes changes a line that holds
---          a list
+--          flow.lua); each "" to leave it as it is, "-" to have none. "~" and an argument of own_settings.change_list change a line that
+--          holds a list
 -- Returns  {1} the bucket is not configured; else {0, now, 1 if the bucket has flows, 2 if they are in
 --          groups, else 0 (if there is no such level, nothing was changed), text of the settings before ("" none),
 --          text after, text of the downstream before ("" none, see downstream.lua), why nothing was changed (see codes.lua; else 0);
 --          how far the clock of the downstream's times is ahead of the server's}
 -- Stores   the settings as text: the line of flow.lua, a line with the note of the pause ("-" none), the other lines; and own_budgets,
---          the units of budgets that flows and groups have or had of their own; no expiry: they are obeyed until they are taken back
+--          the units of own budgets that flows and groups have or had; no expiry: they are effective until they are removed
 -- Needs    Redis 7.0
 
 --#include lib/codes.lua
@@ -47,7 +47,7 @@ local FIRST, FIRST_PLACE = 6, 9
 local GROUP = '3'
 local NUMBERS, PAUSED = own_settings.NUMBERS, own_settings.PAUSED
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local rate_count, levels_text, events, batches, own_budgets =
@@ -61,7 +61,7 @@ local text, units = redis.call('HGET', flow_settings, name) or '', nil
 local fields, lines = own_settings.read(text)
 
 if action == 'pause' then
-  -- Paused again, it stays paused since the first time.
+  -- A repeated pause keeps the time of the first.
   if not tonumber(fields[PAUSED]) then fields[PAUSED] = string.format('%d', now) end
   lines[own_settings.NOTE] = ARGV[FIRST]
 elseif action == 'resume' then
@@ -104,7 +104,7 @@ else
   redis.call('HDEL', flow_settings, name)
 end
 
--- Waiting jobs may go, or sooner than before.
+-- Waiting jobs may go now, or sooner.
 local turn_queue = flow.turn_queue(due_flows, pace)
 local loaded = flow.load(conf, flows, flow_settings, { name }, what == GROUP and group.OF_ALL or nil)
 local f = loaded[1]

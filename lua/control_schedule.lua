@@ -1,22 +1,22 @@
--- control_schedule.lua: an operator makes or changes a schedule, removes one, pauses it, resumes it, or has it fire now. A schedule of the
--- configuration is not made, changed or removed here. Where the configuration has one of the name of a schedule that is removed, that
--- comes instead. A schedule that is resumed goes on with its next fire: what it would have fired meanwhile is not made up for. A fire
--- that was asked for waits for a dispatcher, and goes ahead of a pause. May be sent twice: what is so already is not changed, and a
--- second fire is not asked for while one waits.
+-- control_schedule.lua: an operator makes or changes a schedule, removes one, pauses it, resumes it, or fires it now. It does not make,
+-- change or remove a schedule of the configuration. If the configuration has a schedule with the name of a removed one, that
+-- takes its place. A resumed schedule continues with its next fire: fires missed during the pause are lost. A requested fire
+-- waits for a dispatcher, and also happens during a pause. May be sent twice: a repeated change has no effect, and a
+-- second fire is not added while one waits.
 --
--- KEYS[1]  …:settings  hash  there is none where the bucket does not live
+-- KEYS[1]  …:settings  hash  missing where the bucket is not
 -- KEYS[2]  …:schedules  hash  see schedule.lua
 -- KEYS[3]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  message: what to publish there
+-- ARGV[2]  message: the message to publish
 -- ARGV[3]  name
 -- ARGV[4]  action: set, remove, pause, resume or fire
--- ARGV[5]  by: who asks
+-- ARGV[5]  by: the author
 -- ARGV[6]  text: of a pause its reason; of set the definition, at most 96 KiB
--- ARGV[7]  most: schedules of the bucket that set makes, at most
+-- ARGV[7]  most: maximum number of schedules of the bucket that set makes
 -- Returns  {1} the bucket is not configured; {0, 4 there are too many, 3 it is one of the configuration, 2 there is no such schedule, 1
---          changed, 0 it was so; when the fire that waits was asked for, microseconds, 0 none does}
--- Stores   what schedule.lua says; a schedule that set has made, until it is removed
+--          changed, 0 unchanged; when the waiting fire was requested, microseconds, 0 none}
+-- Stores   the fields of schedule.lua; a schedule that set has made, until it is removed
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
@@ -25,7 +25,7 @@
 local settings, key, due_key = KEYS[1], KEYS[2], KEYS[3]
 local channel, message, name, action, by, text, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', due_key, '')
 
 if redis.call('EXISTS', settings) == 0 then return { 1 } end

@@ -1,21 +1,21 @@
--- define_schedules.lua: writes which schedules a bucket has, as its configuration says. A configuration with a lower revision than the
--- stored one of the bucket changes nothing, nor does one that an owner of the settings has replaced since (see configure.lua), nor one
--- that knows an older place of the bucket. A schedule that was made through the
--- API stays: one of the same name in the configuration waits until that is removed. May be sent twice.
+-- define_schedules.lua: writes the schedules of a bucket's configuration. It changes nothing if the stored revision is higher, if
+-- an owner has replaced the settings since (see configure.lua), or if the caller has an older place of the bucket.
+-- A schedule that was made through the
+-- API stays: one of the same name in the configuration waits until it is removed. May be sent twice.
 --
--- KEYS[1]  …:settings  hash  the revision in force, its owner's start, and the lowest generation that is obeyed here (see relocate.lua)
+-- KEYS[1]  …:settings  hash  the effective revision, its owner's start, and the lowest valid generation (see relocate.lua)
 -- KEYS[2]  …:schedules  hash  see schedule.lua
 -- KEYS[3]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  revision: of the configuration
--- ARGV[2]  generation: with what the index says (see assign.lua)
+-- ARGV[2]  generation: of the bucket in the index (see assign.lua)
 -- ARGV[3]  channel: to wake dispatchers on
--- ARGV[4]  message: what to publish there
+-- ARGV[4]  message: the message to publish
 -- ARGV[5]  started: of the write of the settings, see configure.lua
--- ARGV[6]  keep: how many names follow, which are all of the configuration: other schedules of it are removed; "" all stay
--- ARGV[7...]  the names, if keep says so; then name, definition, ... of at most 100; in a definition the line of the time comes first
--- Returns  {3 there is more to do: call again, 2 the bucket has left this place, 1 other settings are in force, else 0; how many
---          schedules came, changed or went; the names of those that wait for one of the API to be removed}
--- Stores   schedules, until the configuration names them no more; at most 1000 a bucket, as Go sees to
+-- ARGV[6]  keep: number of names that follow, all of the configuration: its other schedules are removed; "" all stay
+-- ARGV[7...]  the names, with keep; then name, definition, ... of at most 100; in a definition the line of the time comes first
+-- Returns  {3 there is more to do: call again, 2 the bucket has moved away, 1 other settings are effective, else 0; the number
+--          of schedules added, changed or removed; the names of those that wait for the removal of one of the API}
+-- Stores   schedules, until they are removed from the configuration; at most 1000 per bucket, which Go ensures
 -- Needs    Redis 7.0
 
 --#include lib/schedule.lua
@@ -26,7 +26,7 @@ local revision, generation, channel, message = tonumber(ARGV[1]), tonumber(ARGV[
 local started, keep = tonumber(ARGV[5]), ARGV[6]
 local FIRST, AT_ONCE = 7, 100
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', due_key, '')
 
 local now = server_time()
@@ -41,7 +41,7 @@ for _, field in ipairs(redis.call('HKEYS', key)) do
   if kind == 'made' then made[name] = true end
   if kind == 'configured' then waits[name] = true end
 end
--- After a change of the pool nothing is due: that key is made anew.
+-- After a change of the pool nothing is due: that key is rebuilt.
 local lacking = #names - redis.call('ZCARD', due_key)
 for _, name in ipairs(lacking > 0 and names or {}) do
   local state = not redis.call('ZSCORE', due_key, name) and schedule.read(key, name)

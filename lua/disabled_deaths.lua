@@ -1,21 +1,21 @@
--- disabled_deaths.lua: when the dead letters of a flow died that it has because it was disabled. It looks at each dead letter of the
--- bucket once, whatever its flow, and keeps what it found for all flows: the next call goes on behind the last letter. So a call costs
--- what has died since. It is the only script that keeps the index, so that letters of any version are in it. The times are a hint:
--- letters may be gone, and letters of others have died in between. May be sent twice.
+-- disabled_deaths.lua: returns when the jobs of a flow died that became dead letters because the flow was disabled. It reads each dead
+-- letter of the bucket once, whatever its flow, and stores the times for all flows: the next call continues behind the last dead letter. So
+-- the cost of a call is that of the deaths since. It is the only script that writes the index, so dead letters of any version are in it.
+-- The times are a hint: dead letters may have been removed, and others died in between. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:pace    hash  offset: of the engine's clock, which says whether the server's clock has stepped
--- KEYS[4]  …:count   hash  disabled_deaths: "time offset id", the last letter that it looked at, and the offset then
+-- KEYS[4]  …:count   hash  disabled_deaths: "time offset id", the last dead letter that it read, and the offset then
 -- KEYS[5]  …:dead    zset  id -> time of death
--- KEYS[6]  …:disabled_deaths  hash  flow -> "from-to from-to", microseconds: when its letters died, the first ones first
+-- KEYS[6]  …:disabled_deaths  hash  flow -> "from-to from-to", microseconds: when its jobs died, the earliest first
 -- ARGV[1]  flow
 -- ARGV[2]  levels: 1, or 2 if flows are in groups
 -- ARGV[3]  cause: of the dead letters, a word
--- ARGV[4]  at_most: dead letters to look at in this call
+-- ARGV[4]  at_most: dead letters to read in this call
 -- ARGV[5]  most_bytes: of bodies to read in this call; one is read however large
--- Returns  {1 if there are more dead letters to look at, then from and to of each time of the flow}
--- Stores   the times of 16 spans of a flow at most, the last one the widest; they begin anew when the clock has stepped, and when the
+-- Returns  {1 if there are more dead letters to read, then from and to of each span of the flow}
+-- Stores   at most 16 spans per flow, the last one the widest; they restart after a step of the clock, and when the
 --          hash has 1000 flows more than there are dead letters
 -- Needs    Redis 7.0
 
@@ -26,10 +26,10 @@
 local body, meta, pace, count, dead, deaths = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local name, in_groups, at_most, most_bytes = ARGV[1], ARGV[2] == codes.GROUPS, tonumber(ARGV[4]), tonumber(ARGV[5])
 local CAUSE = '{"cause":"' .. ARGV[3] .. '"'
-local NEAR = 50000 -- microseconds between two deaths of one span: a flow is emptied a chunk at a time
+local NEAR = 50000 -- microseconds between two deaths of one span: the jobs of a flow die a chunk at a time
 local MOST_SPANS, SPARE = 16, 1000
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local offset = redis.call('HGET', pace, 'offset') or '0'
@@ -39,7 +39,7 @@ if before ~= offset or redis.call('HLEN', deaths) > redis.call('ZCARD', dead) + 
   from, last_id = '0', ''
 end
 
--- The letters behind that one. Those of one instant are in the order of their ids.
+-- The dead letters behind the last one. Dead letters of one instant are in the order of their ids.
 local ids, times, skipped, ended = {}, {}, 0, false
 while #ids == 0 and not ended do
   local page = redis.call('ZRANGEBYSCORE', dead, from, '+inf', 'WITHSCORES', 'LIMIT', skipped, at_most)

@@ -1,4 +1,4 @@
--- due_schedules.lua: the schedules of a bucket for which a dispatcher has something to do, the most urgent first. Writes nothing.
+-- due_schedules.lua: returns the schedules of a bucket that need a dispatcher now, the most urgent first. Writes nothing.
 --
 -- KEYS[1]  …:schedules  hash  see schedule.lua
 -- KEYS[2]  …:schedule_due  zset  name -> when a dispatcher has something to do

@@ -1,5 +1,5 @@
--- ended.lua: which of some jobs may have ended: they are dead, or not there any more. A process that waits for many jobs asks for all of
--- them at once.
+-- ended.lua: returns which of some jobs may have ended: they are dead, or do not exist any more. A process that waits for many jobs
+-- asks for all of them at once.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua

@@ -1,24 +1,24 @@
--- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step. A job is decided whole: a refusal by any limit or by a bound
--- spends nothing. The same id is the same job: sent twice, it is answered as a duplicate. The first write is one that Redis refuses when
--- it is out of memory, so that nothing is half done then. A paused bucket takes jobs in until it is full, and tells no times. In a bucket
--- with flows a job has to fit into its flow too, and a flow that has something to send is put in the turn queue (see flow.lua); so it is
--- with its group, where there are some. The job of a fire (see schedule.lua) gets in, and its schedule moves on, in the same step.
+-- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step. A job is admitted or rejected as a whole: a rejected job
+-- spends nothing. Equal ids mean the same job: sent twice, it is reported as a duplicate. Redis refuses the first write when
+-- it is out of memory, so nothing is half done then. A paused bucket admits jobs until it is full, and returns no times. In a bucket
+-- with flows a job has to fit into its flow, and its group, too. A flow with something to send is put in the turn queue (see
+-- flow.lua), and so is its group. The job of a fire (see schedule.lua) is admitted and its schedule advanced in one step.
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
--- KEYS[3]  …:settings   hash  what the bucket obeys
+-- KEYS[3]  …:settings   hash  settings of the bucket
 -- KEYS[4]  …:pace   hash  last slot; offset of the engine's clock; largest, expiring: of the bodies (see queue.lua); window, drain
--- KEYS[5]  …:count  hash  last sequence number, jobs that came as scheduled, bytes of dead letters
+-- KEYS[5]  …:count  hash  last sequence number, jobs enqueued with a delay, bytes of dead letters
 -- KEYS[6]  …:dead   zset  id -> time of death
 -- KEYS[7]  …:seen   hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[8]  …:flows  hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:due:   zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
--- KEYS[10]  …:flow_settings  hash  flow -> settings of its own
+-- KEYS[10]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[11]  …:idle  zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[12] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
--- KEYS[15] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[15] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[17] …:flow_makers  zset  flow -> its caller (see makers.lua)
 -- KEYS[18...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
@@ -30,40 +30,40 @@
 --          …:departed_group:<group>; with p then conf, pace and departed of the pool;
 --          of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last …:seen_window
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
--- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": none is asked; the last ARGV is the fire of the only job
+-- ARGV[2]  bucket: the message to publish
+-- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": no limit applies; the last ARGV is the fire of the only job
 -- ARGV[4]  limit_count: number of limits, L
 -- ARGV[5]  job_count: number of jobs
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
---          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; 4 and 5 as 0 and 3, of a
---          batch that was sent before; else 0
--- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if the keys are there that
---          buckets with quotas, budgets or a timetable need, then p if those of the pool are there
+--          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; 4 and 5 like 0 and 3, for
+--          a batch that was sent before; else 0
+-- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if there are the keys that
+--          buckets with quotas, budgets or a timetable need, then p if there are the keys of the pool
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
 -- ARGV[9...]  the names of the flows; for each limit key of KEYS[18...]: algorithm, a, b, full (see limits.lua), max, life (see
---          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike what else stands with each job:
+--          limit_keys.lua); then for each limit: 1 in shadow mode, else 0; then if the jobs are alike their common values:
 --          their priority (1 critical, 2 high, 3 normal, 4 low) and for each limit the number of its key among KEYS[18...], 0 not asked;
 --          then for each job: id, sealed job ("mark index envelope", no space after the mark; the mark is 11 characters of fingerprint,
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its caller, ^: it has a callback; see codec.lua); if
 --          they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the flow, a
 --          key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait in microseconds ("" any); with
---          former ids that which the job had in programs without callers, "" none
--- Returns  {1} the bucket is not configured; {2} the limits are others now: read them again; {3} the bucket has flows, and the caller
---          thinks that it has none, or the other way round; {5} the keys of q are needed; {4, 0} another dispatcher was faster with the
---          fire, or the schedule is paused or another one now; {4, 1} it was skipped, as the job of the one before is unfinished; {0,
---          from, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others leave per/count
+--          former ids the id of the job in programs without callers, "" none
+-- Returns  {1} the bucket is not configured; {2} the limits have changed: read them again; {3} the bucket has flows, and the caller
+--          assumes that it has none, or the reverse; {5} the keys of q are needed; {4, 0} another dispatcher was faster with the
+--          fire, or the schedule is paused or was changed; {4, 1} it was skipped, as the previous job is unfinished; {0,
+--          from, 1, for each flow: position of its first job, its eta in microseconds (0 paused), count, per: the others depart per/count
 --          microseconds apart, and none before from; for each limit: remaining (-1 not asked), reset}: all are alike and queued, in order;
---          {0, from, 2, the same, and for each job its eta}: the same, where they do not leave evenly; else {0, now, 0, and for each job:
+--          {0, from, 2, the same, and for each job its eta}: the same, if they depart unevenly; else {0, now, 0, and for each job:
 --          code, position or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2
---          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; of a job that limits refuse as after the
---          batch code: see codes.lua; of DUPLICATE and ID_REUSED wait is 1 if the job has the former id; position is how many jobs of the
---          flow leave first (see precedence.lua); eta is 0 while the bucket, the group or the flow is paused; where something is full, or
---          there are too many, position is how many there are, eta how many there may be, and wait 0 while it is paused; of DEAD_FULL and
---          DEAD_TOO_LARGE wait is negative where it is a guess; of FLOW_DISABLED position is when, microseconds; of OVER_BUDGET it is
---          which budget (see estimate.over_budget), and eta what the job reserves; of WAIT_TOO_LONG it is how many are ahead, eta when the
---          job would leave, and wait until that is soon enough (both 0: it is not known); of WAITS_FOR_BUDGET the same, and position is
---          a text with how many are ahead and the budget (see estimate.holding_budget)
+--          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; for a job refused by limits the values
+--          after the batch. code: see codes.lua; with DUPLICATE and ID_REUSED, wait is 1 if the job has the former id; position is the
+--          number of jobs of the flow that depart first (see precedence.lua); eta is 0 while the bucket, the group or the flow is paused.
+--          If something is full, position is the present number, eta the maximum, and wait 0 while it is paused; with DEAD_FULL and
+--          DEAD_TOO_LARGE, a negative wait is a guess; with FLOW_DISABLED, position is the time, microseconds; with OVER_BUDGET it is
+--          the budget (see estimate.over_budget), and eta the reservation; with WAIT_TOO_LONG it is the number of jobs ahead, eta the
+--          departure, and wait the time until that is soon enough (both 0: unknown); with WAITS_FOR_BUDGET the same, and position is
+--          a text with the number of jobs ahead and the budget (see estimate.holding_budget)
 -- Stores   place of the job and its body, "base time" and the sealed job, until it is settled; its sequence number is base + index, so that
 --          a batch needs one text; in a bucket with flows the flow's counts, and its turn; limit states expire by themselves
 -- Needs    Redis 7.0
@@ -97,7 +97,7 @@ local levels, flow_count, more, pooled = ARGV[7], tonumber(ARGV[8]), string.sub(
 if more ~= '' then levels, pooled = string.sub(levels, 1, 1), string.find(more, 'p', 1, true) end
 local FIRST_ARG = 8
 
--- Redis looks for each from the first one on: what is seldom needed is read where it is.
+-- Redis searches for each field from the first one on, so rarely needed fields are read elsewhere.
 local capacity, scheduled_capacity, rate_count, rate_per, limits_rev, burst, shed_normal, quotas, paused, stored_levels, expires,
   timetable_text, batch_text, events, budgets, some_have_budgets, weight =
   unpack(redis.call('HMGET', conf, 'capacity', 'scheduled_capacity', 'rate_count', 'rate_per', 'limits_rev', 'burst', 'shed_normal',
@@ -108,7 +108,7 @@ if (stored_levels or codes.NO_FLOWS) ~= levels then return { 3 } end
 local has_flows = levels ~= codes.NO_FLOWS
 capacity, scheduled_capacity = tonumber(capacity), tonumber(scheduled_capacity)
 
--- How many jobs there may be for one more of a priority: a percentage of the capacity.
+-- The maximum number of jobs for each priority: a percentage of the capacity.
 local bounds = { capacity, false, math.ceil(capacity * tonumber(shed_normal or 100) / 100), false }
 local function bound_of(priority)
   if not bounds[priority] then
@@ -149,7 +149,7 @@ seq, scheduled = tonumber(seq or 0), math.max(tonumber(scheduled or 0), 0)
 local slot, offset, largest, was_expiring, down, window, drain, rate =
   unpack(redis.call('HMGET', pace, 'slot', 'offset', 'largest', 'expiring', 'down', 'window', 'drain', 'rate'))
 
--- Jobs that are in may always become dead letters; so it is here that they are bounded.
+-- Admitted jobs may always become dead letters, so their number is bounded here.
 local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
 if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead_count, tonumber(dead_bytes or 0), capacity) end
 
@@ -185,8 +185,8 @@ local function write()
   if wake then redis.pcall('PUBLISH', channel, bucket_name) end
 end
 
--- The usual case: new jobs that are alike, room and tokens for all of them.
--- They are decided as one, which costs a third of deciding them one by one.
+-- The usual case: new jobs that are alike, with room and tokens for all of them.
+-- They are decided together, which costs 33 % of deciding them one by one.
 local function all_in()
   if not alike or dead_full or bucket.times or next(over_budget) then return false end
   if bucket.unfinished + bucket.callbacks + job_count > bound_of(tonumber(args[common + 1])) then return false end
@@ -230,7 +230,7 @@ end
 
 -- One by one.
 
--- Where a job is that exists or existed: the state's code, as in State of the Go package.
+-- Returns the state of a job that exists or existed, as a code of State of the Go package.
 local function state_of(part, id)
   local stored = redis.call('HGET', meta, id)
   if stored then return tonumber(string.sub(stored, 1, 1)) end
@@ -250,7 +250,7 @@ local function not_asked()
   end
 end
 
--- Answers a job whose id is known, and returns whether it is; see callers.known.
+-- Replies for a job whose id is known, and returns whether it is known; see callers.known.
 local function there_already(part, id, sealed, fingerprint, existing, ended, by_former)
   if not existing and dedupe.is_free(id, ended) and not (sent_again and string.sub(ended, 1, 11) == fingerprint) then return false end
   local code, state = callers.known(existing, ended, sealed, fingerprint, conf, now)
@@ -260,29 +260,29 @@ local function there_already(part, id, sealed, fingerprint, existing, ended, by_
   return true
 end
 
--- Former ids of jobs that get in, and until when they count.
+-- Former ids of admitted jobs, and until when they count.
 local formers, names_till = {}, nil
 
--- Jobs that limits refused: at, their place in the reply; numbers_at, behind which their key numbers stand; cost; how many were in.
+-- Jobs refused by limits: at, their index in the reply; numbers_at, the index before their key numbers; cost; jobs admitted before.
 local limited, admitted = {}, 0
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
--- What is full of the whole bucket.
+-- The bound of the whole bucket that is reached.
 local IS_FULL = { [codes.BUCKET_FULL] = 'capacity', [codes.DEAD_FULL] = 'dead_capacity', [codes.DEAD_TOO_LARGE] = 'dead_bytes' }
 
--- Answers a job for which there is no room: `full` is why.
+-- Replies for a job without room: `full` is the reason.
 local function refuse(id, full, part, bound, sealed)
   bucket.scheduled, bucket.scheduled_capacity = scheduled, scheduled_capacity
   answer(full, refusal.of(full, bucket, part, bound, sealed))
   if box and IS_FULL[full] and not outbox.is_own(id) then outbox.note(box, 'bucket.full', nil, 1, { reason = IS_FULL[full] }) end
 end
 
--- Notes a job that gets in. base and prefix: how the bodies of the jobs before it begin, mostly the same for all.
+-- Records an admitted job. base and prefix: the beginning of the previous bodies, usually the same for all.
 local base, prefix
 local function admit(j, part, priority, due_at)
   admitted = admitted + 1
   local id, sealed = ids[j], args[first_job + (j - 1) * width + 2]
-  -- One that is due later has the number of the last one before it: a purge
-  -- knows by the number what was there when it began.
+  -- A job due later gets the number of the previous one: a purge
+  -- identifies the earlier jobs by their numbers.
   local number = seq
   if due_at then
     -- Capital letters mark jobs that count against scheduled_capacity.
@@ -383,7 +383,7 @@ for j = 1, job_count do
   n = n + 4 + 4 * limit_count
 end
 
--- A job that got in later may have spent what one that was refused waits for.
+-- A job admitted later may have spent tokens that a refused job waits for.
 for _, one in ipairs(limited) do
   if one.admitted < admitted then
     n = one.at
@@ -397,7 +397,7 @@ if new.size > 0 then
   for _, one in ipairs(formers) do callers.name(conf, body, seen, KEYS[#KEYS], one.id, one.fingerprint, one.letters, now) end
 else
   questions.write(asked)
-  arrivals.forget(bucket, idle_key) -- also where that is not enough: the next run looks further
+  arrivals.forget(bucket, idle_key) -- even if that is not enough: the next run finds more
 end
-if fire and reply[places.KIND + 1] <= codes.DUPLICATE then schedule.finish(fire, 'fired') end -- it is in, or was
+if fire and reply[places.KIND + 1] <= codes.DUPLICATE then schedule.finish(fire, 'fired') end -- it is admitted, or was before
 return reply

@@ -1,34 +1,34 @@
 -- expire.lua: makes dead letters of waiting jobs that have expired, wherever they wait, so that they take no place from new ones: a claim
--- finds them only when their turn comes, and none comes while the bucket or the flow is paused. Jobs in flight and jobs of a flow that is
--- being purged are spared: a later run looks at them again. May be sent twice.
+-- finds them only at their turn, and there is no turn while the bucket or the flow is paused. Jobs in flight and jobs of a flow that is
+-- being purged are spared: a later run checks them again. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:settings    hash  settings of the bucket; leftovers: see cancel.lua
--- KEYS[4]  …:count   hash  jobs that came as scheduled, bytes of dead letters; purge_flow: of the last purge
+-- KEYS[4]  …:count   hash  jobs enqueued with a delay, bytes of dead letters; purge_flow: of the last purge
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[9]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[10] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
--- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[12] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[13] …:callback_texts  hash  their texts
--- KEYS[14] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[14] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[15] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[16...]  what a purge has not removed yet: …:purged:<priority>:, four lists, and …:purged_later:, a zset; then for each flow
 --          its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then what group.load wants
--- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[2]  again: microseconds until the next look at a job that is spared, or of another flow than the caller thinks
+-- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
+-- ARGV[2]  again: microseconds until the next check of a job that is spared, or of another flow than the caller assumes
 -- ARGV[3]  most_bytes: of bodies to read in this call; one is read however large
 -- ARGV[4]  expired_last: last response of a job that has expired (JSON)
 -- ARGV[5]  flow_count: number of flows
--- ARGV[6...]  the flows, in the order of their places; then for each job, 200 at most: id, which of the flows it is of, counted from 1
--- Returns  {now, how many of the jobs, from the first on, were looked at, number of flows whose lists have more entries of ended
+-- ARGV[6...]  the flows, in the order of their places; then for each job, 200 at most: id, the number of its flow, from 1
+-- Returns  {now, number of jobs checked, from the first on, number of flows whose lists have more entries of ended
 --          jobs than of waiting ones (see sift.lua), their names, then for each job that became a dead letter: 0, id, flow,
---          attempts}; {0, 0, 0} of a bucket that is not configured, or not parted as levels says
+--          attempts}; {0, 0, 0} for a bucket that is not configured, or has no flows although levels says so, or the reverse
 -- Stores   the dead letters, until they are redriven or dropped; their callbacks, until they are moved on
 -- Needs    Redis 7.0
 
@@ -49,7 +49,7 @@ local levels, again, most_bytes, expired_last, flow_count = ARGV[1], tonumber(AR
 local has_flows, in_groups, PURGED, FIRST_FLOW = levels ~= codes.NO_FLOWS, levels == codes.GROUPS, 15, 5
 local FIRST_PLACE = PURGED + flow.PLACES
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', expiries_key, '')
 
 local rate_count, stored_levels, events = unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events'))
@@ -69,7 +69,7 @@ end
 
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-local out = { metas = {}, metas_size = 0, died = {} } -- of handout.lua, what dead letters need
+local out = { metas = {}, metas_size = 0, died = {} } -- the part of handout.lua that dead letters need
 local over = expiry.open(out, told, box, tried, 0, expired_last)
 local gone, later, expired, handled, looked_at, bytes = {}, {}, {}, {}, 0, 0
 for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
@@ -100,7 +100,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
   end
 end
 
--- Everything is decided. From here on there are only writes, and a look at what they leave.
+-- Everything is decided. From here on there are only writes, and a check of the lists after them.
 if #gone > 0 then redis.call('ZREM', expiries_key, unpack(gone)) end
 if #later > 0 then redis.call('ZADD', expiries_key, unpack(later)) end
 if #expired == 0 then return { now, looked_at, 0 } end
@@ -122,7 +122,7 @@ end
 group.close(groups, now)
 if box then outbox.write(box) end
 
--- How many entries of the lists of a flow are of no waiting job, and how many jobs wait in them.
+-- Returns how many entries in the lists of a flow belong to no waiting job, and how many jobs wait in them.
 local function count_leftovers(n)
   local entries, waiting = 0, redis.call('HLEN', body) - redis.call('ZCARD', dead) - redis.call('ZCARD', leases)
   for i = 1, flow.PLACES - 1 do entries = entries + redis.call('LLEN', KEYS[before(n) + i]) end

@@ -1,5 +1,5 @@
--- extend.lua: the heartbeat: moves the deadlines of leases that are still held. These are the leases
--- that the dispatcher names, and those of its claim under way. While the reply of that claim is on a slow
+-- extend.lua: the heartbeat of leases: moves the deadlines of leases that are still held: those
+-- that the dispatcher names, and those of its running claim. While the reply of that claim is on a slow
 -- link, or was lost, the dispatcher cannot know their ids.
 -- May be sent twice.
 --
@@ -8,7 +8,7 @@
 -- KEYS[3]  …:claims  hash  dispatcher -> its last claim (see handout.lua)
 -- ARGV[1]  lease: microseconds from now
 -- ARGV[2]  dispatcher: its id
--- ARGV[3]  claim: the id of the one that is under way, '' none
+-- ARGV[3]  claim: the id of the running claim, '' none
 -- ARGV[4...]  for each lease: id, epoch, claim, without the number of a batch
 -- Returns  for each lease 1 extended or 0 lost
 -- Stores   the new deadlines
@@ -25,7 +25,7 @@ local FIRST_ARG, WIDTH = 3, 3
 local CHUNK = 500
 local lease_count = (#ARGV - FIRST_ARG) / WIDTH
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local deadline = string.format('%d', server_time() + lease)

@@ -1,12 +1,12 @@
--- flows_of.lua: the flows of jobs, so that the caller can give the places of these flows
--- to another script. Only for a bucket with flows: others have one.
+-- flows_of.lua: returns the flows of jobs, so that the caller can give the places of these flows
+-- to another script. Only for a bucket with flows: other buckets have one.
 --
 -- KEYS[1]  …:body  hash  id -> "base time mark index envelope"
 -- ARGV[1]  most_bytes: of bodies to read in this call; one is read in any case
 -- ARGV[2]  levels: 1, or 2 if they are in groups
 -- ARGV[3...]  ids
--- Returns  for each id, up to the last one that was read: its flow ("" of one that names none, or is no job), as
---          flow.of tells it
+-- Returns  for each id, up to the last one that was read: its flow ("" if it names none, or is no job), in the
+--          format of flow.of
 -- Stores   nothing
 -- Needs    Redis 7.0
 

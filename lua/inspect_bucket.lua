@@ -1,9 +1,9 @@
--- inspect_bucket.lua: a bucket in numbers. Writes nothing.
+-- inspect_bucket.lua: returns the counts, ages and settings of a bucket. Writes nothing.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:settings    hash  settings of the bucket
 -- KEYS[3]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua; window, drain: see timetable.lua
--- KEYS[4]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; held, open, half_open: see
+-- KEYS[4]  …:count   hash  jobs enqueued with a delay, ids forgotten early, bytes of dead letters; held, open, half_open: see
 --          sweep.lua; oldest: see oldest_waiting.lua; events_dropped: see outbox.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[6]  …:dead    zset  id -> time of death
@@ -12,15 +12,15 @@
 -- KEYS[9]  …:due:    zset  flow -> its turn, by the engine's clock, where flows are in no groups
 -- KEYS[10]  …:groups  hash  group -> its state (see group.lua)
 -- KEYS[11]  …:due_groups  zset  group -> its turn
--- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
--- KEYS[13] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
+-- KEYS[13] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[14] …:callback_texts  hash  their texts
--- KEYS[15] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[15] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[16] …:departed  list  times of departures, for the quotas
--- KEYS[17] …:charges  hash  what departures charge to budgets (see charges.lua)
--- KEYS[18] …:results  hash  id -> what was answered (see results.lua)
+-- KEYS[17] …:charges  hash  charges to budgets (see charges.lua)
+-- KEYS[18] …:results  hash  id -> the stored response (see results.lua)
 -- KEYS[19] …:result_ends  zset  id -> when its result is dropped
--- KEYS[20] …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[20] …:result_flows  hash  id -> when its result was stored, and its flow
 -- KEYS[21...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
@@ -28,12 +28,12 @@
 -- ARGV[2...]  the settings that operators may change: their fields
 -- Returns  names and values (see answer.lua). Times are of the server's clock, in microseconds:
 --   now, configured (1), revision, and the settings that operators may change
---   unfinished, waiting (in the lists), later, next_due (the first time of those), scheduled (came as such), in_flight, requests (in
---     flight: fewer than jobs, where there are batches), dead, remembered and forgotten (ids); of a bucket with flows "waiting" counts all
---     that wait, and "later" none
---   oldest_age   of the oldest head of a list; with flows of the one that the last audit found (see oldest_waiting.lua). If that job has
---                left, the next one is taken to be as old
---   last_slot; empty: when the last of the waiting jobs is expected to leave, none if that is not known
+--   unfinished; waiting (in the lists); later; next_due (the first due time in later); scheduled (enqueued with a delay); in_flight;
+--     requests (in flight; fewer than jobs where there are batches); dead; remembered and forgotten (ids). In a bucket with flows,
+--     waiting counts all waiting jobs, and later is 0
+--   oldest_age   age of the oldest head of a list. With flows: of the head that the last audit found (see oldest_waiting.lua); once that
+--                job is sent, the next one is assumed to be as old
+--   last_slot; empty: when the last waiting job is expected to depart, absent if unknown
 --   paused (since when), paused_by, paused_reason; purging (entries that a purge has yet to remove), purged
 --   levels       1 if the bucket has flows, 2 if they are in groups; flows, flows_wait (in turn queues), groups, groups_wait; flows_held,
 --                flows_open and flows_half_open (their breakers), as the last audit of sweep.lua found them; flows_disabled
@@ -47,7 +47,7 @@
 --   pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_in_flight (in all its buckets), pool_last_slot, pool_weight (of
 --     the bucket), pool_downstream, pool_quotas, pool_budgets: of its pool
 --   timetable    1 if the bucket has one, or a drain runs; hours_…: see timetable.view; drain: the text of the last one
---   overrides    of each: field, value of the configuration, value in force, "time author"
+--   overrides    for each: field, configured value, effective value, "time author"
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -72,7 +72,7 @@ local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8],
 local groups, due_groups, disabled, callbacks, callback_texts, riders, departed, charges_key = unpack(KEYS, 10, 17)
 local results_key, result_ends, result_flows = KEYS[18], KEYS[19], KEYS[20]
 local member, changeable = ARGV[1], { unpack(ARGV, 2) }
-local PURGED = 20 -- the keys before those of a purge
+local PURGED = 20 -- number of keys before the keys of a purge
 local PLACES = PURGED + flow.PLACES
 
 local now = server_time()
@@ -97,7 +97,7 @@ local unpurged = in_lists(PURGED) + redis.call('ZCARD', KEYS[PURGED + flow.PLACE
 local waiting, later, oldest = math.max(jobs - dead_count - in_flight - unpurged, 0), 0, 0
 if not has_flows then
   later = redis.call('ZCARD', KEYS[PLACES + flow.PLACES])
-  waiting = math.min(in_lists(PLACES), math.max(waiting - later, 0)) -- lists may hold ids of jobs that ended
+  waiting = math.min(in_lists(PLACES), math.max(waiting - later, 0)) -- lists may have ids of ended jobs
   for i = PLACES + 1, PLACES + flow.PLACES - 1 do
     local head = redis.call('LINDEX', KEYS[i], 0)
     local job = head and redis.call('HGET', body, head)
@@ -159,7 +159,7 @@ if has_flows then
 end
 tell('flows_disabled', redis.call('ZCARD', disabled))
 local first_callback = 0
--- Those that are handed out, or were put off, are at the end.
+-- Callbacks that are handed out or postponed are at the end.
 for _, command in ipairs({ 'ZRANGE', 'ZREVRANGE' }) do
   for _, name in ipairs(redis.call(command, callbacks, 0, 49)) do
     local at = tonumber(string.match(name, '^%d+') or 0)
@@ -219,7 +219,7 @@ if times then
   answer.tell_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
     rules and timetable.together(times, rules) or 1))
 end
--- When the last one of the waiting jobs leaves.
+-- The estimated departure of the last waiting job.
 if revision and waiting > 0 then
   local b = { now = now, offset = offset, rate_count = tonumber(rate_count), rate_per = tonumber(rate_per),
     burst = tonumber(burst), paused = paused, batch = rules, times = times, leased = in_flight,

@@ -1,8 +1,8 @@
--- inspect_budgets.lua: what is charged to the budgets, and what has left of the quotas, of some flows or of some groups. Writes nothing.
+-- inspect_budgets.lua: returns the charges of the budgets and the departures counted by the quotas of some flows or groups. Writes nothing.
 --
 -- KEYS[1]  …:settings    hash  settings of the bucket
 -- KEYS[2]  …:pace    hash  offset: of the engine's clock
--- KEYS[3]  …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[3]  …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[4]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[5]  …:group_settings  hash  group -> its own settings
 -- KEYS[6...]  for each name the times of its departures: …:departed:<flow>, or …:departed_group:<group>, a list

@@ -1,47 +1,47 @@
--- inspect_job.lua: the state and place of a job, and the bounds that hold it back.
+-- inspect_job.lua: returns the state and place of a job, and the bounds that hold it back.
 -- Writes nothing.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  last slot; offset: of the engine's clock; down: see downstream.lua; window, drain: see timetable.lua
--- KEYS[5]  …:count   hash  purge_mark, purge_flow: sequence number up to which the last purge went, and of which flow
+-- KEYS[5]  …:count   hash  purge_mark, purge_flow: sequence number up to which the last purge went, and its flow
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[9]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[10] …:flow_settings  hash  flow -> its own settings
 -- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
--- KEYS[12] …:departed:<flow>  list  the same of the flow
+-- KEYS[12] …:departed:<flow>  list  the same for the flow
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[14] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[14] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[15] …:due:    zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
--- KEYS[16] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[16] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  id
 -- ARGV[2]  flow of the job
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
--- Returns  names and values (see answer.lua), none of an unknown job; instants in microseconds:
---   state (its code); everybodys (1 if all callers may see it, see callers.lua). Of a settled job that, and caller: digits of its caller
---   position      jobs that leave its flow first, -1 not in a list; exact among the first thousand of its list, beyond them an estimate
---   instant       due, deadline, time of death, or eta; none is known, as while the bucket is paused
+-- Returns  names and values (see answer.lua), none for an unknown job; instants in microseconds:
+--   state (its code); everybodys (1 if all callers may see it, see callers.lua). For a settled job, only these and caller (its digits)
+--   position      number of jobs of its flow ahead of it, -1 not in a list; exact in the first thousand of its list, then an estimate
+--   instant       due time, deadline, time of death, or eta; absent if unknown, such as while the bucket is paused
 --   meta, body, attempts (the texts of it)
 --   now, paused (since when), paused_by, paused_reason, in_flight (requests), max_in_flight, next_slot, quota_frees (when the bucket's
---     quotas let one leave), levels (1 if the bucket has flows, 2 if they are in groups)
---   flow_paused, flow_note (of its pause), flow_missing (1 if it is, see flow.lua), flow_keeps (1 if its jobs are kept while it is
+--     quotas allow a departure), levels (1 if the bucket has flows, 2 if they are in groups)
+--   flow_paused, flow_note (of its pause), flow_missing (1 if so, see flow.lua), flow_keeps (1 if its jobs are kept while it is
 --     disabled), flow_in_flight, flow_max_in_flight, flow_ready and
---     flow_quota_frees (when its rate and when its quotas let it depart, none: at once), flow_disabled; the same of its group: group_…
+--     flow_quota_frees (when its rate and its quotas allow its departure, absent: at once), flow_disabled; the same for its group: group_…
 --   pool_in_flight, pool_max_in_flight, pool_ready, pool_quota_frees: of the bucket's pool
---   offset (of the engine's clock); downstream (the text of the bucket's, see downstream.lua), and rate_count and rate_per without that;
---     the same of the flow and of the pool: flow_…, pool_…
---   closed        1 if the timetable of the bucket has it closed now; opens: when it is open, from now or from the time of the job on, none
---                 if that is not known
+--   offset (of the engine's clock); downstream (the bucket's text, see downstream.lua), and rate_count and rate_per without it;
+--     the same for the flow and the pool: flow_…, pool_…
+--   closed        1 if the timetable of the bucket is closed now; opens: when it is open, from now or from the job's time on, absent
+--                 if unknown
 --   quotas, flow_quotas, group_quotas, pool_quotas: what is left of each (see allowance.lua); budgets, …, and budget_frees, …: when the
---     budgets of the scope let the job depart, 0 at once; reserves: what the job does ("unit:amount,..."), '' nothing of its own
+--     budgets of the scope allow the departure, 0 at once; reserves: the job's reservation ("unit:amount,..."), '' the default
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -69,7 +69,7 @@ local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS
 local departed, flow_departed, tried, riders, turn_queue, charges_key = unpack(KEYS, 11, 16)
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
-local PURGED = 16 -- the keys before those of a purge
+local PURGED = 16 -- number of keys before the keys of a purge
 local PLACES = PURGED + flow.PLACES
 local later = KEYS[PLACES + flow.PLACES]
 local QUEUED, SCHEDULED, IN_FLIGHT, RETRYING, DEAD, CANCELLED = 1, 2, 3, 4, 5, 7
@@ -84,7 +84,7 @@ end
 
 local reply = {}
 local function tell(what, value) answer.tell(reply, what, value) end
--- Of a job that has ended nothing is known but its state and whose it was.
+-- For a settled job only its state and its caller are known.
 local function ended(state, caller, everybodys)
   tell('state', state)
   tell('caller', caller)
@@ -110,7 +110,7 @@ if stored then
 elseif due then
   state = SCHEDULED
 end
--- One that a purge has taken and not removed yet is as good as gone.
+-- A job that a purge has moved out counts as purged.
 if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
   and redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], KEYS[PURGED + 5]) > 0 then
   local purge_mark, purge_flow = unpack(redis.call('HMGET', count, 'purge_mark', 'purge_flow'))
@@ -130,7 +130,7 @@ local slot, offset_text, down, window, drain, rate =
   unpack(redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate'))
 local offset = tonumber(offset_text or 0)
 local clock = now + offset
--- The bucket as lib/estimate.lua wants it.
+-- The bucket as lib/estimate.lua expects it.
 local bucket = { now = now, offset = offset, rate_count = tonumber(rate_count or 1), rate_per = tonumber(rate_per or 1),
   burst = tonumber(burst or 1), paused = paused > 0, shown = true, has_flows = has_flows, batch = batch.rules(batch_text),
   unfinished = redis.call('HLEN', body) - redis.call('ZCARD', dead) - 1
@@ -142,7 +142,7 @@ estimate.budgets(bucket, conf, charges_key)
 estimate.open(bucket, pace, slot, rate, nil, down, quotas, departed)
 local in_force = times and timetable.rate_at(times, bucket, now) or bucket
 
--- What holds for a flow or a group.
+-- Returns the bounds of a flow or a group.
 local function bounds_of(f, own_text)
   local ready, free = estimate.own(bucket, f)
   return { paused = f.settings.paused > 1 and f.settings.paused, missing = f.settings.missing and 1,
@@ -177,9 +177,9 @@ end
 
 local in_requests = batch.in_flight(leases, riders)
 
--- How many are ahead of the job in its list. Ids of cancelled jobs keep their places, which is
--- why the numbers of the jobs at both ends tell about where it is; those of other flows and
--- priorities lie between them.
+-- Returns how many ids are ahead of the job in its list. Ids of cancelled jobs, of other flows and of other priorities
+-- are in between. Far back in a long list,
+-- the position is therefore estimated from the sequence numbers at both ends.
 local function place_in(list)
   local nth = redis.call('LPOS', list, id, 'MAXLEN', LOOKED_AT)
   if nth then return nth end
@@ -230,7 +230,7 @@ tell('levels', has_flows and tonumber(levels))
 tell('offset', offset)
 tell('closed', times and timetable.opens(times, now) ~= now and 1)
 tell('opens', times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now)
--- What the answers of the downstream say, and the rate without that.
+-- The state of the downstream, and the rate without it.
 tell('downstream', down)
 tell('rate_count', in_force.rate_count)
 tell('rate_per', in_force.rate_per)

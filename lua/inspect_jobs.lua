@@ -1,14 +1,14 @@
--- inspect_jobs.lua: what is kept of many jobs, for lists. It reads jobs up to a number of bytes: the caller asks again for the others.
+-- inspect_jobs.lua: returns the stored texts of many jobs, for lists. It reads a limited number of bytes: the caller asks for the rest.
 -- Writes nothing.
 --
 -- KEYS[1]  …:body      hash  id -> see codec.lua
 -- KEYS[2]  …:meta      hash  id -> see codec.lua
 -- KEYS[3]  …:attempts  hash  id -> see outcomes.lua
 -- ARGV[1]  most_bytes: to read in this call, at most 1 MiB; one job is read however large it is
--- ARGV[2]  bare: 1 leaves out the payloads, else 0
+-- ARGV[2]  bare: 1 without the payloads, else 0
 -- ARGV[3...]  ids
--- Returns  the bytes that were read, then for each job up to the last one that was read: its body, its meta and its attempts, "" of what
---          there is not
+-- Returns  the bytes that were read, then for each job up to the last one that was read: its body, its meta and its attempts, "" if
+--          missing
 -- Stores   nothing
 -- Needs    Redis 7.0
 

@@ -1,4 +1,4 @@
--- inspect_pool.lua: a pool in numbers, with the buckets that are in it. Writes nothing.
+-- inspect_pool.lua: returns the counts and settings of a pool, and its buckets. Writes nothing.
 --
 -- KEYS[1]  …:p:<pool>:conf     hash  settings of the pool
 -- KEYS[2]  …:p:<pool>:pace     hash  the last slot of any of its buckets; down: see downstream.lua
@@ -7,8 +7,8 @@
 -- ARGV[1...]  the settings that operators may change: their fields
 -- Returns  names and values (see answer.lua): now, configured (1), revision, rate_count, rate_per in microseconds, burst, max_in_flight,
 --          quotas ("count microseconds;" for each), budgets, quota_use and budget_use (what is left, see allowance.lua), downstream,
---          last_slot, in_flight in all its buckets; buckets: of each name, weight, in flight, 1 if it has something to send now, else 0;
---          overrides: of each field, value of the configuration, value in force, "time author"
+--          last_slot, in_flight in all its buckets; buckets: for each name, weight, in flight, 1 if it has something to send now, else 0;
+--          overrides: for each field, configured value, effective value, "time author"
 -- Stores   nothing
 -- Needs    Redis 7.0
 

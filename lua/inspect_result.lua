@@ -1,19 +1,19 @@
--- inspect_result.lua: whether a job has ended, and what was answered, as far as that is there.
--- Notes that a process that waited for it has read it.
+-- inspect_result.lua: returns whether a job has ended, and its response, if that is stored.
+-- Records that a process that waited for it has read it.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
--- KEYS[4]  …:results hash  id -> what was answered (see results.lua)
+-- KEYS[4]  …:results hash  id -> the stored response (see results.lua)
 -- KEYS[5]  …:result_ends  zset  id -> when its result is dropped
--- KEYS[6]  …:settings  hash  what the bucket obeys
--- KEYS[7]  …:answer:<id>  list  head and body, from a dispatcher of a version before that has them wait here; expires
+-- KEYS[6]  …:settings  hash  settings of the bucket
+-- KEYS[7]  …:answer:<id>  list  head and body, from a dispatcher of an earlier version; expires
 -- ARGV[1]  id
 -- ARGV[2]  waited: 1 if the caller has waited for the result, else 0
 -- Returns  {} unknown; {state's code, 0 (it has not ended: any code of a job that is not settled)}; {state's code, 1} it has ended, and
---          nothing is kept of its answer; {state's code (0 not remembered any more), 2, head and body, as one text with a line feed
---          between them, since when jobs without a caller belong to none, microseconds (0 never)}
--- Stores   nothing: it has a result dropped sooner
+--          its response is not stored; {state's code (0 not remembered any more), 2, head and body, as one text with a line feed
+--          between them, since when jobs without a caller belong to nobody, microseconds (0 never)}
+-- Stores   nothing: it only makes a result expire sooner
 -- Needs    Redis 7.0
 
 --#include lib/callers.lua
@@ -25,7 +25,7 @@ local body, meta, seen, results_key, ends_key, conf, answer = KEYS[1], KEYS[2], 
 local id, waited = ARGV[1], ARGV[2] == '1'
 local NOT_ENDED, NOT_KEPT, KEPT = 0, 1, 2
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', ends_key, '')
 
 local now = server_time()

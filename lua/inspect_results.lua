@@ -1,13 +1,13 @@
--- inspect_results.lua: the results of a bucket without their bodies, for lists: those first that are dropped last, which are the newest.
--- It reads results up to a number of bytes: the caller asks again for the others. Writes nothing.
+-- inspect_results.lua: returns the results of a bucket without their bodies, for lists, the newest first: those that are dropped last.
+-- It reads a limited number of bytes: the caller asks for the rest. Writes nothing.
 --
 -- KEYS[1]  …:results      hash  id -> what was answered (see results.lua)
 -- KEYS[2]  …:result_ends  zset  id -> when its result is dropped
 -- ARGV[1]  from: results that are dropped then or sooner, microseconds, or +inf
--- ARGV[2]  skip: how many of the first ones to leave out
+-- ARGV[2]  skip: how many of the first ones to omit
 -- ARGV[3]  most: results at most, 1 to 200
 -- ARGV[4]  most_bytes: to read in this call, at most 1 MiB; one result is read however large it is
--- Returns  the bytes that were read, then for each result: its id, when it is dropped, and its head, "" if it is gone
+-- Returns  the bytes that were read, then for each result: its id, when it is dropped, and its head, "" if it is missing
 -- Stores   nothing
 -- Needs    Redis 7.0
 

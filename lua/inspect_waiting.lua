@@ -1,4 +1,4 @@
--- inspect_waiting.lua: how many jobs of some flows wait, and what of the flows and their groups holds them back. Writes nothing.
+-- inspect_waiting.lua: counts the waiting jobs of some flows, and returns what holds the flows and their groups back. Writes nothing.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -6,20 +6,20 @@
 -- KEYS[4]  …:pace    hash  offset: of the engine's clock
 -- KEYS[5]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[6]  …:flow_settings  hash  flow -> its own settings
--- KEYS[7]  …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[7]  …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[8...]  for each flow its five places and the times of its departures: …:q:<priority>:<flow>, four lists, …:later:<flow>, a zset, and
 --          …:departed:<flow>, a list; where flows are in groups then what group.load wants, and for each flow
 --          …:departed_group:<group>, a list
--- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[2...]  flows, 40 at most: 3 ms where all have rates, quotas and budgets
 -- Returns  {now, offset of the engine's clock, then for each flow FIELDS_OF_JOBS, FIELDS_OF_A_SCOPE of the flow and, where flows are in
 --          groups, FIELDS_OF_A_SCOPE of its group}; times are of the server's clock, in microseconds:
---   of jobs      how many wait, of these for a later time, of these for another attempt, the first of these times (0 none), when the oldest
---                head of a list or of later came (0 none, or not read)
---   of a scope   when it was paused (0 it is not), "time/reason" of a disabled flow, 1 if it is missing, in flight, max_in_flight (0 none),
---                rate_count and rate_per without its downstream (0 none), when its rate, its quotas and its budgets let it depart (0 at
---                once), what its downstream says, its quotas ("count microseconds;" for each) and its budgets ("unit amount
---                microseconds;"), each '' where they do not hold it and with the number of the one that holds it longest, from 1 (0 none)
+--   of jobs      waiting jobs; of these, those for a later time; of these, retries; the first later time (0 none); when the oldest
+--                head of a list or of later was enqueued (0 none, or not read)
+--   of a scope   paused since (0 not paused), "time/reason" of a disabled flow, 1 if it is missing, in flight, max_in_flight (0 none),
+--                rate_count and rate_per without its downstream (0 none), when its rate, its quotas and its budgets allow a departure (0
+--                at once), its downstream state, its quotas ("count microseconds;" for each) and its budgets ("unit amount
+--                microseconds;"), each '' if it does not hold the scope, with the number of the one that holds longest, from 1 (0 none)
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -37,9 +37,9 @@
 
 local body, meta, conf, pace, flows, flow_settings, charges = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local levels, names = ARGV[1], { unpack(ARGV, 2) }
-local FIRST, EACH = 7, flow.PLACES + 1 -- the keys before those of flows, and those of each flow
+local FIRST, EACH = 7, flow.PLACES + 1 -- number of keys before the flows' keys, and per flow
 local MOST_READ = 1048576 -- bytes of bodies that one run reads
-local SOME = 10 -- jobs of a later that are looked at
+local SOME = 10 -- jobs of a later that are read
 
 local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
 local now = server_time()
@@ -50,7 +50,7 @@ local flow_quotas, group_quotas, default_reservation =
 local reply = { now, offset }
 local function tell(value) reply[#reply + 1] = value end
 
--- The bucket as lib/estimate.lua wants it, for what it says of scopes.
+-- The bucket as lib/estimate.lua expects it, to estimate scopes.
 local bucket = { now = now, offset = offset, has_flows = has_flows }
 estimate.budgets(bucket, conf, charges)
 local function windows_of(words)
@@ -60,7 +60,7 @@ end
 bucket.flow_windows, bucket.group_windows = windows_of(flow_quotas), windows_of(group_quotas)
 
 local bytes = 0
--- The older of a time and of when a job came, and the job, if there is room to read it.
+-- Returns the older of a time and a job's enqueue time, and the job if its body may still be read.
 local function older(came, id)
   local size = id and redis.call('HSTRLEN', body, id) or 0
   if size == 0 or bytes + size > MOST_READ then return came, nil end
@@ -70,7 +70,7 @@ local function older(came, id)
   return (came == 0 or at > 0 and at < came) and at or came, job
 end
 
--- How many of the jobs that wait for a later time wait for another attempt: of many, as it is with the first of them.
+-- Returns how many jobs that wait for a later time wait for a retry; estimated from the first SOME of them.
 local function retries(later, after, n)
   if n == 0 then return 0 end
   local ids, found = redis.call('ZRANGEBYSCORE', later, after, '+inf', 'LIMIT', 0, SOME), 0
@@ -80,7 +80,7 @@ local function retries(later, after, n)
   return math.floor(n * found / #ids + 0.5)
 end
 
--- Tells of the jobs behind KEYS[before], and returns the first of them. waiting: how many wait, nil where it is not counted.
+-- Adds the jobs behind KEYS[before] to the reply, and returns the first of them. waiting: number of waiting jobs, nil if not counted.
 local function tell_jobs(before, waiting)
   local later, after, oldest, first = KEYS[before + flow.PLACES], '(' .. text(now), 0, nil
   local n = redis.call('ZCOUNT', later, after, '+inf')
@@ -108,7 +108,7 @@ local function tell_jobs(before, waiting)
   return first
 end
 
--- Tells of a flow, or a group, what holds its next job back.
+-- Adds to the reply what holds the next job of a flow or a group back.
 local function tell_scope(f, quotas, own_text, job)
   local rate_frees, quota_frees = estimate.own(bucket, f)
   local budget_frees, budgets, holding = 0, '', 0

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  tundish:instances  zset  id of a process → when it last registered, microseconds
 -- ARGV[1]  id: of this process
--- ARGV[2]  silence: microseconds after which a silent process counts no more
+-- ARGV[2]  silence: microseconds after which a silent process no longer counts
 -- Returns  {number of processes, this one included}
 -- Stores   the time; expires when all processes are silent
 -- Needs    Redis 7.0
@@ -12,7 +12,7 @@
 local instances = KEYS[1]
 local id, silence = ARGV[1], tonumber(ARGV[2])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', instances, '')
 
 local now = server_time()

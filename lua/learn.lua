@@ -1,13 +1,13 @@
--- learn.lua: stores what the workers of a bucket have learned from the answers of its downstream: a lesson on each subject, such as a
--- model. Several processes learn at once. Of two lessons on a subject the one from more answers stays, so no process wipes out what another
--- one has learned. A caller has lessons on no more subjects than it leaves free. May be sent twice.
+-- learn.lua: stores the learned estimates of a bucket, one for each subject, such as a model. Workers compute them from the responses of
+-- the downstream. Of two estimates for a subject, the one from more responses stays, so concurrent processes do not overwrite a better one.
+-- A caller may have at most as many subjects as it leaves free. May be sent twice.
 --
--- KEYS[1]  …:settings  hash  what the bucket obeys
--- KEYS[2]  …:lessons   hash  subject -> "answers text", then " @caller" of one that has a caller
--- ARGV[1]  most: subjects that the bucket keeps. A lesson on another one is left out
--- ARGV[2...]  for each lesson: subject, from how many answers, text, the letters of the caller whose job was the first, "" none
+-- KEYS[1]  …:settings  hash  settings of the bucket
+-- KEYS[2]  …:lessons   hash  subject -> "answers text", and " @caller" if a caller added it
+-- ARGV[1]  most: subjects that the bucket keeps. Estimates of further subjects are ignored
+-- ARGV[2...]  for each estimate: subject, number of responses, text, letters of the caller whose job was the first ("" none)
 -- Returns  {1} the bucket is not configured; {0} done
--- Stores   the lessons. The key expires 31 days after it was written last
+-- Stores   the learned estimates. The key expires 31 days after its last write
 -- Needs    Redis 7.0
 
 --#include lib/callers.lua
@@ -18,13 +18,13 @@ local FIRST, LESSON = 2, 4
 local CALLER = ' @(%a+)$'
 local KEPT = 2678400000 -- milliseconds
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 if not redis.call('HGET', conf, 'rate_count') then return { 1 } end
 local count, held, written = redis.call('HLEN', lessons), nil, false
 
--- Whether there is room for another subject of a caller.
+-- Returns whether another subject of a caller may be stored.
 local function has_room(caller)
   if count >= most or caller == '' then return count < most end
   if not held then

@@ -1,17 +1,17 @@
--- move_callbacks.lua: hands out callbacks of a bucket that are to be moved on, and takes those out that were moved. What was handed out,
--- and not heard of since, is handed out again after 5 s: a dispatcher that goes on for one that died makes a job of the same
--- id, so that none is told twice. A job of a bundle is counted when its callback is taken out. May be sent twice: the second time others
--- are handed out.
+-- move_callbacks.lua: hands out callbacks of a bucket to move on, and removes those that were moved. A callback that was handed out
+-- without a report is handed out again after 5 s. A dispatcher that takes over from a crashed one enqueues a job of the same
+-- id, so none is sent twice. A job of a bundle is counted when its callback is removed. May be sent twice: the second time other
+-- callbacks are handed out.
 --
--- KEYS[1]  …:callbacks  zset  name of a callback -> when it is to be handed out (see lib/callbacks.lua)
+-- KEYS[1]  …:callbacks  zset  name of a callback -> when to hand it out (see lib/callbacks.lua)
 -- KEYS[2]  …:callback_texts  hash  name of a callback -> its text
--- KEYS[3]  …:callback_counts  hash  how many of these each flow and group has
+-- KEYS[3]  …:callback_counts  hash  number of callbacks of each flow and group
 -- KEYS[4]  …:bundles  hash  id -> see bundle.lua
 -- KEYS[5]  …:bundle_ends  zset  id -> when it is forgotten
 -- ARGV[1]  at_most: callbacks to hand out, 0 to 100
 -- ARGV[2]  most_bytes: of their texts, 1 to 1048576; one is handed out however large it is
 -- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, else 0
--- ARGV[4]  tells: which bundles that finish are told: "all", "own" those with a URL, "none"
+-- ARGV[4]  tells: which bundles get a callback when they finish: "all", "own" those with a URL, "none"
 -- ARGV[5...]  for each that was handed out: its name; "" if it was moved on, else the microseconds until it is handed out again; 0
 --          puts it back to its place; where it was moved on, and its job is in a bundle, "state again bundle": the code of the state in
 --          which the job ended, 1 if it was counted as dead before, else 0, and the bundle; else ""
@@ -27,10 +27,10 @@
 local key, texts, counts, at_most, most_bytes, levels = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local bundles_key, bundle_ends, tells = KEYS[4], KEYS[5], ARGV[4]
 local FIRST, WIDTH = 5, 3
-local AWAY = 5000000 -- microseconds until one that was handed out is handed out again
-local REPAIRED = 100 -- callbacks that no time names, which one run mends
+local AWAY = 5000000 -- microseconds until a callback is handed out again
+local REPAIRED = 100 -- callbacks without a time that one run repairs
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', key, '')
 
 local now = server_time()
@@ -47,7 +47,7 @@ for i = FIRST, #ARGV, WIDTH do
 end
 local were = callbacks.remove(key, texts, counts, levels, moved)
 
--- Jobs of bundles. A bundle that is forgotten counts no more.
+-- Jobs of bundles. A removed bundle no longer counts.
 local open, order = {}, {}
 for _, name in ipairs(moved) do
   local state, again, id = string.match(were[name] and counted[name] or '', '^(%d) ([01]) (.+)$')
@@ -68,7 +68,7 @@ if at_most == 0 then return {} end
 
 local reply, bytes = {}, 0
 local names = redis.call('ZRANGEBYSCORE', key, '-inf', text(now), 'LIMIT', 0, at_most)
--- Keys that were deleted by hand: a callback that no time names would count for ever.
+-- After a deletion by hand, a callback without a time would count for ever.
 if #names == 0 and redis.call('ZCARD', key) < redis.call('HLEN', texts) then
   for _, name in ipairs(redis.call('HRANDFIELD', texts, REPAIRED)) do
     redis.call('ZADD', key, 'NX', string.match(name, '^%d+') or '0', name)

@@ -1,13 +1,13 @@
--- move_events.lua: hands out the events of a bucket that are to be moved on, and takes those out of the outbox that were moved. What was
--- handed out stays the same until it is taken out: a dispatcher that goes on for one that died makes a job of the same id, so that
--- none is told twice. May be sent twice.
+-- move_events.lua: hands out the events of a bucket to move on, and removes moved ones from the outbox. A handed-out event
+-- stays the same until it is removed: a dispatcher that takes over from a crashed one enqueues a job of the same id, so
+-- none is sent twice. May be sent twice.
 --
--- KEYS[1]  …:outbox  zset  name of an event -> when it is to be moved on (see lib/outbox.lua)
--- KEYS[2]  …:outbox_texts  hash  name of an event -> how many there were, and the detail of the last one
+-- KEYS[1]  …:outbox  zset  name of an event -> when to move it on (see lib/outbox.lua)
+-- KEYS[2]  …:outbox_texts  hash  name of an event -> number of events, and the detail of the last one
 -- ARGV[1]  at_most: events to hand out, 1 to 100
 -- ARGV[2...]  for each event that was moved on: its name, since
--- Returns  for each event: its name, how many there were, since (when the first one was, microseconds), detail (JSON)
--- Stores   events until they are moved on, and a minute longer, in which others of the same name wait; at most 1000 a bucket
+-- Returns  for each event: its name, its number, since (time of the first one, microseconds), detail (JSON)
+-- Stores   events until they are moved on, and a minute longer, while others of the same name wait; at most 1000 per bucket
 -- Needs    Redis 7.0
 
 --#include lib/outbox.lua
@@ -16,7 +16,7 @@
 local key, texts, at_most = KEYS[1], KEYS[2], tonumber(ARGV[1])
 local FIRST = 2
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', key, '')
 
 local now = server_time()

@@ -1,11 +1,11 @@
--- note_differences.lua: notes where the configuration of a process differs from the settings in force, so that operators see it. The
--- process notes it again every few seconds, as long as that is so. May be sent twice.
+-- note_differences.lua: records where the configuration of a process differs from the effective settings, for operators. The
+-- process repeats it every few seconds while they differ. May be sent twice.
 --
 -- KEYS[1]  …:differing  hash  process -> "time differences"
 -- ARGV[1]  process: names it
 -- ARGV[2]  differences: as text; '' there are none any more
--- Returns  1 noted; 0 not, as 50 others are
--- Stores   a field for each such process, 50 at most; one that was not noted again within 45 seconds is removed by the next call.
+-- Returns  1 recorded; 0 not, as 50 others are
+-- Stores   a field for each such process, 50 at most; the next call removes one that was not repeated within 45 seconds.
 --          The key expires after a minute
 -- Needs    Redis 7.0
 
@@ -15,7 +15,7 @@ local differing = KEYS[1]
 local process, differences = ARGV[1], ARGV[2]
 local KEPT, MOST = 45000000, 50
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', differing, process)
 
 local now = server_time()

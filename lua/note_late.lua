@@ -1,15 +1,15 @@
--- note_late.lua: notes that jobs will be left at the finish of a drain window, as the event finish.late. The caller has foreseen it (see
+-- note_late.lua: records that jobs will miss the finish of a drain window, as the event finish.late. The caller computes that (see
 -- Operator.Verdicts in Go). Each finish is reported once, whichever dispatchers foresee it and however often. May be sent twice.
 --
--- KEYS[1]  …:settings    hash  events: those that hooks ask for
+-- KEYS[1]  …:settings    hash  events: the kinds that hooks want
 -- KEYS[2]  …:count   hash  late: the last finish that was reported, microseconds
--- KEYS[3]  …:outbox  zset  events -> when they are to be moved on (see lib/outbox.lua)
+-- KEYS[3]  …:outbox  zset  events -> when to move them on (see lib/outbox.lua)
 -- KEYS[4]  …:outbox_texts  hash  their texts
 -- ARGV[1]  finish: microseconds
--- ARGV[2]  left: jobs that will be left
--- ARGV[3]  why: what keeps them, words with spaces between, most jobs first
+-- ARGV[2]  left: number of jobs that will miss it
+-- ARGV[3]  why: what holds them back, words with spaces between, most jobs first
 -- ARGV[4]  sentence: the verdict for people, at most 4000 bytes
--- Returns  1 it was noted; 0 no hook asks, or this finish was reported
+-- Returns  1 it was recorded; 0 no hook wants it, or this finish was reported
 -- Stores   the event until it is moved on; the finish until the next one
 -- Needs    Redis 7.0
 
@@ -20,7 +20,7 @@ local conf, count, outbox_key, outbox_texts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local finish, left, why, sentence = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local KIND = 'finish.late'
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local box = outbox.open(redis.call('HGET', conf, 'events'), outbox_key, outbox_texts, count, server_time())

@@ -1,14 +1,14 @@
--- oldest_waiting.lua: which job at the head of a list of some flows came first. Dispatchers go through the flows that sweep.lua names,
--- a number at a time, and have the last call keep what they found. May be sent twice.
+-- oldest_waiting.lua: finds the job that was enqueued first among the heads of the lists of some flows. Dispatchers go through the flows
+-- that sweep.lua names, some at a time, and the last call stores the result. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
--- KEYS[2]  …:count   hash  oldest: "came seen_at id", the oldest head of a list, when it came, and when that was found
+-- KEYS[2]  …:count   hash  oldest: "came seen_at id", the oldest head of a list, when it was enqueued, and when it was found
 -- KEYS[3...]  for each flow its five places: …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset, which it leaves alone
--- ARGV[1]  most_bytes: of bodies to read in this call; one flow is looked at in any case
+-- ARGV[1]  most_bytes: of bodies to read in this call; one flow is read in any case
 -- ARGV[2]  keep: 1 to keep the oldest
--- ARGV[3]  came: of the oldest that earlier calls found, microseconds; 0 none
+-- ARGV[3]  came: enqueue time of the oldest of earlier calls, microseconds; 0 none
 -- ARGV[4]  id: of that job
--- Returns  {flows that were looked at, time of enqueue of the oldest (0 none), its id}
+-- Returns  {flows that were read, enqueue time of the oldest (0 none), its id}
 -- Stores   the oldest, until the next audit of sweep.lua ends
 -- Needs    Redis 7.0
 
@@ -18,9 +18,9 @@
 
 local body, count = KEYS[1], KEYS[2]
 local most_bytes, keep, came, id = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
-local FIRST = 2 -- the keys before those of flows
+local FIRST = 2 -- number of keys before the keys of flows
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', count, '')
 
 local bytes, looked_at = 0, 0

@@ -1,23 +1,23 @@
--- open_bundle.lua: opens a bundle, or says more of one that is open: how many jobs it has, and where its end is told. One whose jobs have
--- all ended finishes here, once it is known how many they are. May be sent twice.
+-- open_bundle.lua: opens a bundle, or changes an open one: the number of its jobs, and the URL of its callback. A bundle whose jobs have
+-- all ended finishes here, once their number is known. May be sent twice.
 --
--- KEYS[1]  …:settings  hash  what the bucket obeys
+-- KEYS[1]  …:settings  hash  settings of the bucket
 -- KEYS[2]  …:bundles  hash  id -> see bundle.lua
 -- KEYS[3]  …:bundle_ends  zset  id -> when it is forgotten
--- KEYS[4]  …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[4]  …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[5]  …:callback_texts  hash  their texts
--- KEYS[6]  …:callback_counts  hash  how many of these each flow and group has
+-- KEYS[6]  …:callback_counts  hash  number of callbacks of each flow and group
 -- KEYS[7]  …:bundle_callers  zset  id -> its caller
 -- ARGV[1]  id
 -- ARGV[2]  caller: its letters, "-" none
--- ARGV[3]  size: how many jobs it has, 0 says nothing
--- ARGV[4]  url: where its end is told, "" says nothing
+-- ARGV[3]  size: number of its jobs, 0 unchanged
+-- ARGV[4]  url: of its callback, "" unchanged
 -- ARGV[5]  levels: 1 if the bucket has flows, 2 if they are in groups, else 0
--- ARGV[6]  tells: which bundles are told: "all", "own" those with a URL, "none"
--- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, 0, the bundle's text}; {0, 1} another
---          caller has a bundle of this id; {0, 2, the bundle's text} it has finished, and cannot be changed; {0, 3, how many there may be,
---          how many the caller has} there are too many, or the caller has its share
--- Stores   the bundle, for seven days after its last change; a callback of its end, until it is moved on
+-- ARGV[6]  tells: which bundles get a callback: "all", "own" those with a URL, "none"
+-- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, 0, the bundle's text};
+--          {0, 1} another caller has a bundle of this id; {0, 2, the bundle's text} it has finished, and cannot be changed; {0, 3, the
+--          maximum, the number that the caller has} there are too many, or the caller has its share
+-- Stores   the bundle, for seven days after its last change; its callback, until it is moved on
 -- Needs    Redis 7.0
 
 --#include lib/bundle.lua
@@ -30,7 +30,7 @@ local callbacks_key, callback_texts, callback_counts = KEYS[4], KEYS[5], KEYS[6]
 local id, caller, size, url, levels, tells = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local DONE, TAKEN, FINISHED, FULL = 0, 1, 2, 3
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', key, '')
 
 local rate_count, stored_levels = unpack(redis.call('HMGET', conf, 'rate_count', 'flows'))

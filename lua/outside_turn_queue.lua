@@ -1,9 +1,9 @@
--- outside_turn_queue.lua: which flows are not in the turn queue of their group. sweep.lua, which names them, cannot know in which
--- groups they are.
+-- outside_turn_queue.lua: returns which flows are not in the turn queue of their group. sweep.lua, which names them, cannot know their
+-- groups.
 --
 -- KEYS[1...]  for each flow: …:due:<group>  zset  flow -> its turn in the turn queue
 -- ARGV[1...]  flows
--- Returns  for each flow: 1 if it is not on it, 0 if it is
+-- Returns  for each flow: 1 if it is not in it, 0 if it is
 -- Stores   nothing
 -- Needs    Redis 7.0
 

@@ -1,4 +1,4 @@
--- probe.lua: finds out whether Redis runs a script of this program and stores what it writes. It begins with a write that Redis refuses
+-- probe.lua: checks whether Redis runs a script of this program and stores its writes. It begins with a write that Redis refuses
 -- when it is out of memory. May be sent twice.
 --
 -- KEYS[1]  tundish:{fleet}:probe  string  empty

@@ -1,8 +1,8 @@
 -- purge.lua: drops all waiting jobs of a flow; in a bucket without flows, all waiting jobs.
--- The first call moves them aside: from then on none of them departs, and new jobs do as
--- always. Each call removes a chunk of them. Jobs in flight stay, also when they come back.
--- Sent again with the same id it goes on, or answers its result. A bucket purges one flow at a
--- time. Jobs that are moved aside and not removed yet count against the bounds of bucket and flow.
+-- The first call moves them out: from then on none of them departs, while new jobs depart as
+-- usual. Each call removes a chunk of them. Jobs in flight stay, even if they come back.
+-- Repeated with the same id, it continues, or returns the result. A bucket purges one flow at a
+-- time. Jobs that are moved out and not removed yet count against the bounds of bucket and flow.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -16,23 +16,23 @@
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[11] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[12] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[12] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[13] …:callback_texts  hash  their texts
--- KEYS[14] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[14] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[15...]  jobs that were moved from the places of the flow and are not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow that is to be purged:
 --          …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset; where flows are
 --          in groups then what group.load wants
--- ARGV[1]  purge: its id; "" goes on with the purge under way and begins none
--- ARGV[2]  keep_later: 1 leaves delayed jobs and retries, else 0
+-- ARGV[1]  purge: its id; "" continues the running purge and begins none
+-- ARGV[2]  keep_later: 1 keeps delayed jobs and retries, else 0
 -- ARGV[3]  at_most: entries to remove in this call, 1 to 500
 -- ARGV[4]  most_bytes: of bodies to read in this call
--- ARGV[5]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[5]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[6]  flow: the flow to purge
--- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, whose purge
---          this call worked on (1 the caller's, 0 another's or none), jobs removed by this call, jobs removed by
+-- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, the purge
+--          of this call (1 the caller's, 0 another one or none), jobs removed by this call, jobs removed by
 --          that purge so far, entries left}
--- Stores   ids of purged jobs, as cancelled, until their dedupe window ends; callbacks of those in bundles, until they are moved on
+-- Stores   ids of purged jobs, as cancelled, until their dedupe window ends; callbacks of jobs in bundles, until they are moved on
 -- Needs    Redis 7.0
 
 --#include lib/callbacks.lua
@@ -50,11 +50,11 @@ local flows, flow_settings, tried, expiries_key = KEYS[8], KEYS[9], KEYS[10], KE
 local callbacks_key, callback_texts, callback_counts = KEYS[12], KEYS[13], KEYS[14]
 local purge, keep_later, at_most, most_bytes = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local levels, name = ARGV[5], ARGV[6]
-local PURGED = 14 -- the keys before those of the purge
+local PURGED = 14 -- number of keys before the keys of the purge
 local LATER = flow.PLACES
 local PLACES = PURGED + flow.PLACES
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', seen, '')
 
 local dedupe_window, dedupe_max, stored_levels = unpack(redis.call('HMGET', conf, 'dedupe_window', 'dedupe_max', 'flows'))
@@ -68,8 +68,8 @@ local own = purge ~= '' and purge_id == purge
 
 if waiting.left(KEYS, PURGED) == 0 then
   if own or purge == '' then return { 0, own and 1 or 0, 0, done, 0 } end
-  -- Begin. Every job that comes from now on has a number above the mark, so
-  -- the id of a cancelled job that is still here can be used again.
+  -- Begin. Every later job has a number above the mark, so
+  -- the id of a cancelled job that is still in a list can be used again.
   mark, done, own, purged_flow = tonumber(seq or 0), 0, true, name
   redis.call('HSET', count, 'seq', text(mark + 1), 'purge_id', purge, 'purge_mark', text(mark), 'purge_flow', name)
   for i = 1, keep_later and LATER - 1 or LATER do

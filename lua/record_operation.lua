@@ -3,12 +3,10 @@
 -- Each record is in one class: begun (it may have changed something), changed (it ended, and is done or failed), or nothing (it was
 -- refused, or there was nothing to change). A class has bounds of its own, so no refused operation removes the record of a change.
 -- A record beyond its author's share of the class removes the author's oldest one of the class; above the bound of the class, the
--- author that holds the most of it loses its oldest one. The oldest one is the one that was written longest ago: a record that another
--- part joins is as new as this part. Equal operations that changed nothing are counted in one record. An author has AN_HOUR of these in
--- an hour: what would begin a further one is counted in the one of this author and hour.
--- An operation that has just begun is no reason to remove one that did not end: it mostly ends, and leaves the class. So its record
--- does not count for its author's share, and no record of its author for the bound of the class begun. That has a share above the bound
--- at most.
+-- author that holds the most of it loses its oldest one. Equal operations that changed nothing are counted in one record.
+-- An operation that has just begun usually ends and leaves the class, so it does not remove a record of an operation that did not end.
+-- Its record does not count for its author's share, and no record of its author counts for the bound of the class begun. So that class
+-- exceeds its bound by at most a share.
 --
 -- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all or b:<bucket>; and "list newest record":
 --          list is a<class>:<author>, in older records by began; both times have 16 digits
@@ -21,10 +19,10 @@
 -- ARGV[2]  text: JSON
 -- ARGV[3]  part: the id of this request; an operation may take several
 -- ARGV[4]  ends: 1 at the end of the part, 0 at its begin
--- ARGV[5]  count: of the jobs or flows that this part has changed
+-- ARGV[5]  count: of the jobs or flows changed by this part
 -- ARGV[6]  author: a digest of it
 -- ARGV[7]  bucket: the record is in its list; "-" in none
--- ARGV[8]  seal: a digest of all that the parts of one operation have in common; "-" there is one part
+-- ARGV[8]  seal: a digest of all common values of the parts of one operation; "-" there is one part
 -- ARGV[9]  token: that the next part shows; "-" none
 -- ARGV[10] joins: at the begin, the record whose token the client shows; "" none
 -- ARGV[11] shown: this token
@@ -60,7 +58,7 @@ local ENTRIES = 512 -- bytes that count for the entries of a record in the lists
 local AT_ONCE = 100 -- records that a run removes for each reason
 local HEAD = '^(%d+) (%S+) ([012]) (%S+) (%S+) (%S+) (%S+) (%d+) (%d+) (%d+)[^\n]*\n' -- a newer program may add to it
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', lists, '')
 
 local now = server_time()
@@ -121,7 +119,7 @@ local function oldest(list, up_to)
   return record, r
 end
 
--- trim removes the oldest records of lists while it is called for.
+-- trim removes the oldest records of lists, as long as is_above reports an excess.
 local function trim(list, up_to, is_above)
   for _ = 1, AT_ONCE do
     if not is_above() then return end
@@ -152,12 +150,12 @@ if into ~= '' and mine and tonumber(mine.count) == 0 then
     times = (same and same.times or 0) + 1, count = 0 }, same)
 elseif into == '' or mine then
   began = mine and mine.began or began
-  if not mine or mine.part ~= part or mine.class < ends then -- else it came before
+  if not mine or mine.part ~= part or mine.class < ends then -- otherwise this is a repetition
     local kept = mine or { bucket = bucket, token = token, count = 0 }
     put(id, { began = began, part = part, class = ends == 1 and CHANGED or BEGUN, author = author, bucket = kept.bucket, seal = seal,
       token = kept.token, times = 1, count = kept.count + count }, mine)
   end
-else -- it came before, and is counted
+else -- a repetition: it is counted already
   local same = find(into)
   began = same and same.began or began
 end

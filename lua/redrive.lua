@@ -1,33 +1,32 @@
 -- redrive.lua: puts dead letters back at the end of their list, as new jobs
--- that keep their id. It never exceeds the bound of the bucket, the group or the flow, and leaves a part of each bound to producers
--- if it is told to. What is kept of their attempts stays, and max_age counts from the next attempt. May be sent twice.
+-- with the same id. It never exceeds the bound of the bucket, the group or the flow. With `spare` it leaves a part of each bound to
+-- producers. The records of their attempts stay, and max_age counts from the next attempt. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  offset: of the engine's clock
--- KEYS[5]  …:count   hash  last sequence number, jobs that came as scheduled, bytes of dead letters
+-- KEYS[5]  …:count   hash  last sequence number, jobs enqueued with a delay, bytes of dead letters
 -- KEYS[6]  …:dead    zset  id -> time of death
 -- KEYS[7]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[8]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[9]  …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[10] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[11] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
--- KEYS[12] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[12] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[13] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[14...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then
 --          …:later:<flow>, a zset; where flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  flow_count: number of flows
--- ARGV[5]  spare: of so many places of a bound, one is left free, such as 10 for a tenth; of the bucket one of those that jobs of
+-- ARGV[5]  spare: one of this many places of a bound stays free, such as 10 for 10 %; in the bucket, of the places that jobs of
 --          priority low may fill, so that no producer is shed. 0 for none
--- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
---          of, counted from 1
--- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then for each job: id, the number of its flow, from 1
+-- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, and for
 --          each id a code. 1 back in the list. 2 the bucket is full. 3 waits already. 4 its flow is full, or there would
---          be too many flows. 5 the same of its group. 6 its flow is disabled. 0 not a dead letter, or none of ours}
+--          be too many flows. 5 the same for its group. 6 its flow is disabled. 0 not a dead letter, or not in these flows}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -48,10 +47,10 @@ local FIRST_PLACE, FIRST_FLOW, WIDTH = 13, 5, 2
 local flow_count, spare = tonumber(ARGV[4]), tonumber(ARGV[5])
 local first_arg = FIRST_FLOW + flow_count
 
--- The part of a capacity that redriven jobs may fill.
+-- Returns the part of a capacity that redriven jobs may fill.
 local function fillable(bound) return spare > 0 and bound - math.floor(bound / spare) or bound end
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', dead, '')
 
 local capacity_text, stored_levels, max_flows, shed_low, expires =
@@ -83,7 +82,7 @@ end
 
 local function is_full(f) return f.settings.capacity > 0 and f.state.unfinished + f.callbacks >= fillable(f.settings.capacity) end
 
--- Counts the job in its flow and group. Returns the code of the one that is full, or 1.
+-- Counts the job in its flow and group. Returns 1, or the code of the level that is full.
 local function enter(n)
   if not loaded then return 1 end
   local f = loaded[n]
@@ -123,11 +122,11 @@ for i = first_arg + 1, #ARGV, WIDTH do
   if code == codes.REDRIVE_MOVED then
     moved, seq, unfinished = moved + 1, seq + 1, unfinished + 1
     dlq.remove(dead, body, meta, tried, count, id, codec.mark(job))
-    rest = string.gsub(rest, '^([^ &]*)&%^ ', '%1&&^ ') -- it has been counted as dead: see bundle.lua
+    rest = string.gsub(rest, '^([^ &]*)&%^ ', '%1&&^ ') -- it was counted as dead: see bundle.lua
     redis.call('HSET', body, id, string.format('%d', seq - tonumber(string.sub(index, 2))) .. ' ' .. now .. ' '
       .. fingerprint .. string.lower(kind) .. index .. rest)
     if string.match(rest, '^~%d') then expiries.note(expire, id, micros, rest, 1) end
-    -- A fresh budget, and delivery numbers that go on.
+    -- The attempts start again from 0; delivery numbers continue.
     redis.call('HSET', meta, id, string.format('1 %s 0 %d 0 %s ', epoch, attempts + lost, claim) .. last)
     local text = redis.call('HGET', tried, id)
     local lines = text and outcomes.restart(text) or ''

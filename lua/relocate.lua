@@ -1,20 +1,20 @@
--- relocate.lua: the steps by which a bucket gets other keys, because it joins or leaves a pool. The index (see assign.lua)
--- names the keys of the bucket and a generation: a number that each change raises by one. The settings of each place keep
--- the lowest generation that is obeyed there. A process that knows an older generation can change nothing and lets no
--- job in. Each step may be sent twice, and by several processes.
+-- relocate.lua: the steps by which a bucket moves to other keys, because it joins or leaves a pool. The index (see assign.lua)
+-- names the keys of the bucket and a generation: a number that each change raises by one. The settings at each place store
+-- the lowest valid generation. A process with an older generation can change nothing and admits no
+-- job. Each step may be sent twice, and by several processes.
 --
 -- check (new place) -> leave (old place) -> begin (new place) -> carry or put (new place) -> assign.lua -> configure.lua (new), clear (old)
 --
--- Where one script may touch both places, a bucket moves with all it holds: carry renames its keys. Only a delivery under way keeps
--- it: its outcome is for the old keys. So leave holds the bucket, as if its downstream had asked for that, until no lease is left that
--- a dispatcher may still extend. A process that dies then leaves a hold that ends by itself. Leases that ran out move along, and a
+-- If one script may touch both places, a bucket moves with its jobs: carry renames its keys. Only a delivery in progress prevents
+-- that: its outcome is for the old keys. So leave holds the bucket, as a downstream may, until no lease is left that
+-- a dispatcher may still extend. If the process dies, the hold ends by itself. Expired leases move along, and a
 -- sweep returns their jobs. In a cluster the places are in two slots: a bucket moves while it is empty, and put copies its settings.
 --
--- begin clears the new place, so a key of the bucket that is there afterwards was carried. A key of that name at the old place is then a
--- remnant: a script that does not read the settings, such as reserve_flows.lua, has made it since. It must not replace what was carried.
+-- begin clears the new place, so a key of the bucket that exists there later was carried. A key of that name at the old place is then a
+-- remnant, made since by a script that does not read the settings, such as reserve_flows.lua. It must not replace the carried key.
 --
--- KEYS[1]  …:settings  hash  settings of the bucket. Where the bucket does not live: generation and left_for only
--- KEYS[2]  …:conf_aside  hash  old place: the settings of before; new place: the settings to come
+-- KEYS[1]  …:settings  hash  settings of the bucket; at a place where it is not: only generation and left_for
+-- KEYS[2]  …:conf_aside  hash  old place: the previous settings; new place: the settings to come
 -- KEYS[3]  …:body    hash  its jobs: waiting, in flight and dead
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[5]  …:dead    zset  id -> time of death
@@ -25,22 +25,22 @@
 -- KEYS[10...]  put: the key to write; begin, clear: the keys to remove; carry: a key of the old place, then its name here, and so on, 400
 --          keys at most; leave: …:pace of a bucket that moves with all it holds, none where it has to be empty; look: any
 --          key of the other place, so that a cluster refuses the call
--- ARGV[1]  step: check, leave, begin, carry, put or clear; look counts what the bucket holds. check and look write nothing
--- ARGV[2]  generation: to which the change leads
--- ARGV[3]  what: leave: the tag of the new place; put: "hash" or "list"; carry: "keep" where a key of the new place stays, "replace" where
---          it does not: an older list of departures of a flow, which begin cannot name
+-- ARGV[1]  step: check, leave, begin, carry, put or clear; look counts the bucket's contents. check and look write nothing
+-- ARGV[2]  generation: of the bucket after the change
+-- ARGV[3]  what: leave: the tag of the new place; put: "hash" or "list"; carry: "keep" if an existing key of the new place stays,
+--          "replace" if not: an older list of departures of a flow, which begin cannot name
 -- ARGV[4]  schema: leave: version of this program; put: of a list, how many elements come before these
 -- ARGV[5]  revision: leave: of the configuration; put: milliseconds until the key expires, 0 or less for never
 -- ARGV[6...]  put: fields and values of a hash, or elements of a list; 1000 texts at most
--- Returns  {0, tag} done, now or before; of leave, the tag that the bucket leaves for: the first process decides it.
---          {1} another change has been made since, or is under way. {2, jobs that wait, dead letters, leases,
---          remembered ids, microseconds until the last of these ends, callbacks}: the bucket is not empty; always of look.
---          {6, leases that keep it, microseconds until the last of these ends unless it is extended} leave: the bucket is held.
---          {3, revision} a higher revision is in force. {4, schema} a newer schema is in force. {5, generation} check,
---          begin: the bucket lives here since that generation, the caller's or a later one
--- Stores   generation and left_for, two fields of each place where the bucket ever was; no expiry: they hold off processes
---          with an older configuration. carried: how many keys have come to the new place, until it is configured. What put
---          writes. A hold of the bucket, 3 s (see downstream.lua)
+-- Returns  {0, tag} done, now or before; leave: the tag of the new place, which the first process decides.
+--          {1} another change was made since, or is in progress. {2, waiting jobs, dead letters, leases,
+--          remembered ids, microseconds until the last of these ends, callbacks}: the bucket is not empty; always for look.
+--          {6, leases that prevent it, microseconds until the last of these ends unless extended} leave: the bucket is held.
+--          {3, revision} a higher revision is effective. {4, schema} a newer schema is effective. {5, generation} check,
+--          begin: the bucket is at this place since that generation, the caller's or a later one
+-- Stores   generation and left_for, two fields at each place where the bucket ever was; no expiry: they hold off processes
+--          with an older configuration. carried: number of keys carried to the new place, until it is configured. The values
+--          of put. A hold of the bucket, 3 s (see downstream.lua)
 -- Needs    Redis 7.0
 
 --#include lib/downstream.lua
@@ -54,7 +54,7 @@ local offset, ttl = schema, revision
 local FIRST_KEY, FIRST = 10, 6
 local HOLD, MOVES = 3000000, 'moves' -- microseconds, longer than a process waits between two tries; the reason of the hold
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local now = server_time()
@@ -79,8 +79,8 @@ local function remove_keys()
   if #KEYS >= FIRST_KEY then redis.call('UNLINK', unpack(KEYS, FIRST_KEY)) end
 end
 
--- How many leases a dispatcher may still extend, and when the last of these ends. A dispatcher extends its leases each third of their
--- length, and after an outage of Redis those that ran out meanwhile, too.
+-- Returns how many leases a dispatcher may still extend, and when the last of these ends. A dispatcher extends its leases every 33 % of
+-- their length, and after an outage of Redis also those that expired meanwhile.
 local function under_way(pace)
   local lease = tonumber(redis.call('HGET', pace, 'lease') or 0)
   local live = redis.call('ZCOUNT', leases, string.format('%d', now - math.floor(lease / 3) - 1000000), '+inf')
@@ -89,7 +89,7 @@ local function under_way(pace)
   return live, math.max(tonumber(last) - now, 0)
 end
 
--- No claim hands out a job before the hold is over. A hold that answers asked for stays, and is longer if need be.
+-- Holds the bucket: no claim hands out a job before the hold ends. A hold from a response stays, and is extended if it is shorter.
 local function hold(pace)
   local said, ahead = unpack(redis.call('HMGET', pace, 'down', 'offset'))
   local down = downstream.read(said or nil) or downstream.new(MOVES)
@@ -97,7 +97,7 @@ local function hold(pace)
   redis.call('HSET', pace, 'down', downstream.write(down))
 end
 
--- Ends a hold of which no answer has changed anything since.
+-- Ends the hold, unless a response has changed the downstream's state since.
 local function end_hold(pace)
   local down = downstream.read(redis.call('HGET', pace, 'down') or nil)
   if down and down.reason == MOVES then redis.call('HDEL', pace, 'down') end
@@ -109,7 +109,7 @@ if comes and lives and lowest >= generation then return { 5, lowest } end
 if lowest > generation or lowest == generation and lives then return { 1 } end
 
 if comes then
-  -- Jobs that a failover has left here would be mixed up with others. Those that were carried here are the bucket's own.
+  -- Jobs that a failover has left here would mix with others. Carried jobs are the bucket's own.
   if lowest < generation and redis.call('HLEN', body) + redis.call('HLEN', callback_texts) > 0 then return (holdings()) end
   if step == 'begin' and lowest < generation then
     remove_keys()
@@ -118,7 +118,7 @@ if comes then
   end
 elseif step == 'leave' then
   if lowest == generation then return left_for and { 0, left_for } or { 1 } end
-  -- A bucket that came here and that no process has used yet has its conf still aside.
+  -- A bucket that moved here and that no process has used yet still has its settings in conf_aside.
   local own_schema, own_revision, owned = unpack(redis.call('HMGET', lives and conf or aside, 'schema', 'revision', 'owned'))
   if tonumber(own_schema or 0) > schema then return { 4, tonumber(own_schema) } end
   if owned ~= '0' and tonumber(own_revision or 0) > revision then return { 3, tonumber(own_revision) } end -- see configure.lua

@@ -1,41 +1,41 @@
--- reserve.lua: the first step of a claim in a bucket with flows: says whose turn
--- it is, so that claim.lua can be told of the places of these flows. They are
--- moved a second ahead in the turn queue, so that dispatchers do not
--- collide; claim puts them back where they belong, and one that dies in between
--- costs them that second. Sent twice it names others, or none. A dispatcher that finds
+-- reserve.lua: the first step of a claim in a bucket with flows: returns the flows whose turn
+-- it is, so that the caller can give their places to claim.lua. It moves them
+-- a second ahead in the turn queue, so that dispatchers do not
+-- collide; claim puts them back where they belong. A dispatcher that crashes in between
+-- delays them by that second. Sent twice, it returns other flows, or none. A dispatcher that finds
 -- nothing to reserve becomes a standby (see standby.lua).
 --
--- After a change of the settings of flows, those that wait for a later turn are named too, some at a time, as if it
--- were their turn now: claim.lua finds out when it is, and puts them there. The field recheck of conf says from which
--- turn on flows are named next, and up to which. claim.lua puts no flow at exactly that turn, but a microsecond
--- behind it: so those that have the same turn are all named. Flows that go within a second are not named: they may be reserved.
+-- After a change of the settings of flows, it also returns flows with a later turn, some at a time, as if it
+-- were their turn now: claim.lua computes their turns, and puts them there. The field recheck of conf has the range of
+-- turns that are still to check. claim.lua puts no flow at exactly the first turn of that range, but a microsecond
+-- behind it: so all flows with the same turn are checked. Flows with a turn within a second are skipped: they may be reserved.
 --
--- KEYS[1]  …:settings    hash  what the bucket obeys
+-- KEYS[1]  …:settings    hash  settings of the bucket
 -- KEYS[2]  …:pace    hash  slot, frac, rate, last, since: of the bucket's pacer (see claim.lua); clock, offset, steps: of the engine's
 --          clock (see pacer.lua); standbys: see standby.lua; window, drain: see timetable.lua
 -- KEYS[3]  …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5]  …:riders  zset  jobs that are in flight with another one (see batch.lua)
+-- KEYS[5]  …:riders  zset  batch members in flight, without the first of each batch (see batch.lua)
 -- KEYS[6]  …:body    hash  id -> body: how many jobs there are, where the timetable asks for that
 -- KEYS[7]  …:dead    zset  id -> time of death: the same
--- KEYS[8]  …:count   hash  jobs that came as scheduled: the same
+-- KEYS[8]  …:count   hash  jobs enqueued with a delay: the same
 -- KEYS[9...]  in a pool the pool's seven (see pool.lua)
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 600000
--- ARGV[3]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[3]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[4]  dispatcher: its id, no spaces
--- ARGV[5]  stepped: microseconds by which the dispatcher has seen the clock of Redis step forwards, 0 it has not
--- ARGV[6]  steps: of the engine's clock, as claim.lua told them before the clock of Redis stepped
--- ARGV[7]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it does not say (see bucket_pacer.ask_again)
+-- ARGV[5]  stepped: microseconds by which the dispatcher saw the clock of Redis step forwards, 0 none
+-- ARGV[6]  steps: of the engine's clock, as claim.lua returned them before the clock of Redis stepped
+-- ARGV[7]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 unknown (see bucket_pacer.ask_again)
 -- Returns  {1} the bucket is not configured; else {0, now, next, slots, looked_at_again, steps of the engine's clock, and for each
---          flow: its name, its turn in the turn queue}; slots: how many there are for them, at most as many as
---          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are named because settings
---          have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (none has anything to send, or
---          the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the pool's, -2 see
---          bucket_pacer.ASK_LATER
--- Stores   clock and offset, and a pace where there is none, for as long as there is a bucket; in a pool, whether the
---          bucket has more to send than the pool lets it
+--          flow: its name, its turn in the turn queue}; slots: the number for these flows, at most as many as
+--          it wants, -1 while the timetable has the bucket closed; looked_at_again: how many of the last flows are returned because
+--          settings have changed; next: when there is something to reserve, if nothing is now; 0 not before a wake-up (no flow has anything
+--          to send, or the bucket is paused, or closed until an operator drains it), -1 when max_in_flight is reached, its own or the
+--          pool's, -2 see bucket_pacer.ASK_LATER
+-- Stores   clock and offset, and a missing pace, for as long as the bucket exists; in a pool, whether the
+--          bucket has more to send than the pool allows
 -- Needs    Redis 7.0
 
 --#include lib/bucket_pacer.lua
@@ -48,9 +48,9 @@
 local conf, pace, due, leases, riders, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local stepped, known_steps, expected = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local MOST, LEAST = 64, 32 -- how many flows are named, if some are to be looked at again, and how many of these at least
+local MOST, LEAST = 64, 32 -- maximum of flows; minimum of flows to check again, if there are any
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local b = bucket_pacer.open(conf, pace, stepped, known_steps)
@@ -63,9 +63,9 @@ if ask_again then
   return reply
 end
 
--- Also where there is nothing to reserve: what is put in the turn queue meanwhile has times of this clock. A pace that is missing begins
--- now, also while the bucket is closed. Otherwise it began at the opening: the first slot of a window was an interval later, and a window
--- shorter than an interval had none.
+-- Also if there is nothing to reserve: jobs enqueued meanwhile have times of this clock. A missing pace begins
+-- now, even while the bucket is closed. If it began at the opening, the first slot of a window would be an interval later, and a window
+-- shorter than an interval would have none.
 if b.is_new then bucket_pacer.write(b) else bucket_pacer.write_clock(b) end
 if b.has_gone_back then recheck = bucket_pacer.recheck(conf) end
 
@@ -84,7 +84,7 @@ if paused or free <= 0 then
   return reply
 end
 
--- No more flows than there are slots: each gets one at least.
+-- At most as many flows as there are slots: each gets at least one.
 local function unfinished(after) return timetable.unfinished(body, dead, count, nil, after) end
 local is_open, opens = bucket_pacer.choose(b, { lead = 0, horizon = horizon, leased = leased }, unfinished)
 if not is_open then

@@ -1,14 +1,14 @@
--- reserve_flows.lua: the second step of a claim in a bucket with groups. It names the flows whose
--- turn it is, of the groups that reserve.lua has named. Each group gets as many flows as it has
--- slots; groups with more flows get what the others leave. It moves the turns of these flows a
--- second ahead, as reserve.lua does with groups. Sent twice it names others, or none.
+-- reserve_flows.lua: the second step of a claim in a bucket with groups. It returns the flows whose
+-- turn it is, of the groups that reserve.lua has chosen. Each group gets as many flows as it has
+-- slots; groups with more flows get the remaining slots. It moves the turns of these flows a
+-- second ahead, as reserve.lua does with groups. Sent twice, it returns other flows, or none.
 --
 -- KEYS[1]  …:pace    hash  clock, offset, steps: of the engine's clock (see pacer.lua)
 -- KEYS[2...]  …:due:<group>, for each group: zset  flow -> its turn in the turn queue
 -- ARGV[1]  want: flows at most, 1 to 500
 -- ARGV[2]  horizon: microseconds to look ahead, up to 400000
 -- ARGV[3]  again: how many of the last groups reserve.lua has named because settings have changed
--- ARGV[4]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 it does not say (see pacer.is_unexpected)
+-- ARGV[4]  expected: the latest time of the clock of Redis that the dispatcher expects, 0 unknown (see pacer.is_unexpected)
 -- Returns  {0, now, and for each flow: its name, its turn in the turn queue}
 -- Stores   clock and offset, as reserve.lua does
 -- Needs    Redis 7.0
@@ -21,7 +21,7 @@ local pace = KEYS[1]
 local want, horizon, again, expected = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local MOST_AGAIN = 2000 -- flows whose turn one run moves
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', pace, '')
 
 local now = server_time()
@@ -32,7 +32,7 @@ local clock = now + offset
 local latest, reserved = text(clock + horizon), text(clock + pacer.RESERVED)
 redis.call('HSET', pace, 'clock', text(clock), 'offset', text(offset), 'steps', text(steps))
 
--- Flows of these groups wait for turns by the settings of before: it is the turn of all of them now, and claim.lua finds out
+-- Flows of these groups wait for turns under the previous settings: it is the turn of all of them now, and claim.lua computes
 -- when each may go.
 local left = MOST_AGAIN
 for n = #KEYS - again + 1, #KEYS do
@@ -43,7 +43,7 @@ for n = #KEYS - again + 1, #KEYS do
   left = left - #waiting
 end
 
--- Names flows of a group, behind those that it has already named, and returns their number. Numbers for Redis are texts, which is
+-- Adds flows of a group, behind those already added, and returns their number. Numbers for Redis are texts, which is
 -- cheaper.
 local reply, told, moved, groups = { 0, now }, 2, {}, #KEYS - 1
 local function name(n, most)

@@ -1,6 +1,6 @@
--- retry_now.lua: makes the jobs of a flow due that wait for another attempt, because an operator has repaired their receiver. It looks at
--- some of the jobs that are due later, in their order. Jobs that came with a delay and were never sent keep their time. A job that becomes
--- due keeps its attempts, its place among the others and all bounds: the rate, the quotas, a hold and the turns. Sent twice it finds
+-- retry_now.lua: makes the waiting retries of a flow due, because an operator has repaired their receiver. It reads
+-- some of the jobs that are due later, in their order. Jobs enqueued with a delay and never sent keep their time. A job that becomes
+-- due keeps its attempts, its place among the others and all bounds: the rate, the quotas, a hold and the turns. Sent twice, it finds
 -- nothing left to do.
 --
 -- KEYS[1]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
@@ -13,13 +13,13 @@
 --          flows are in groups then what group.load wants
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  flow: its name
 -- ARGV[5]  from: jobs that are due at this time or later, microseconds; 0 all
--- ARGV[6]  skip: of the jobs that are due at exactly that time, how many were looked at
--- ARGV[7]  most: jobs to look at, 500 at most
--- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, how many jobs are due now, and from and
---          skip of the next run; -1 and 0 if all were looked at}
+-- ARGV[6]  skip: of the jobs that are due at exactly that time, how many were read
+-- ARGV[7]  most: jobs to read, 500 at most
+-- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, number of jobs made due, and
+--          from and skip of the next run; -1 and 0 if all were read}
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -33,10 +33,10 @@ local meta, conf, pace, flows, flow_settings, due_flows = KEYS[1], KEYS[2], KEYS
 local channel, bucket, levels, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local from, skip, most = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIRST_PLACE = 6
-local SOON = 1000 -- microseconds: what is due within them stays where it is
+local SOON = 1000 -- microseconds: jobs due within them stay where they are
 local later = KEYS[FIRST_PLACE + flow.PLACES]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
 local rate_count, stored_levels = unpack(redis.call('HMGET', conf, 'rate_count', 'flows'))

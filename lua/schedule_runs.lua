@@ -1,4 +1,4 @@
--- schedule_runs.lua: what became of the last fires of a schedule, and of their jobs. Writes nothing.
+-- schedule_runs.lua: returns the outcomes of the last fires of a schedule, and of their jobs. Writes nothing.
 --
 -- KEYS[1]  …:schedules  hash  see schedule.lua
 -- KEYS[2]  …:body  hash  id -> the job, until it is settled

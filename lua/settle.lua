@@ -1,67 +1,67 @@
 -- settle.lua: ends leases, each with its outcome: done, dropped, retry, dead, returned unused, held, or dead because its receiver is gone.
--- An outcome counts only with the epoch and the claim of the lease; a late writer changes nothing. Sent twice, it answers 0 for all.
+-- An outcome counts only with the epoch and the claim of the lease; a late writer changes nothing. Sent twice, it returns 0 for all.
 --
--- Responses change the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A held job goes back to the head of
--- its list and spends no attempt: it departs when the hold of its scope is over. A job held alone waits without one. The probe of a breaker
--- is held too if it fails. A flow whose receiver is gone, or whose breaker was open for too long, is disabled (see empty_disabled.lua).
--- In a bucket that keeps jobs of disabled flows, the job whose receiver is gone is kept too: it goes back as a held job does.
+-- Responses change the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A held job returns to the head of
+-- its list and spends no attempt: it departs when the hold of its scope ends. HELD_ALONE holds the job without its scope. The probe of a
+-- breaker is held too if it fails. A flow whose receiver is gone, or whose breaker was open for too long, is disabled (see
+-- empty_disabled.lua). In a bucket that keeps jobs of disabled flows, the job whose receiver is gone returns like a held job.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  offset, clock: of the engine's clock; down: see downstream.lua; drain: see timetable.lua
--- KEYS[5]  …:count   hash  jobs that came as scheduled, ids forgotten early, bytes of dead letters; window: see window_tally.lua
+-- KEYS[5]  …:count   hash  jobs enqueued with a delay, ids forgotten early, bytes of dead letters; window: see window_tally.lua
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[9]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[10] …:seen_minute  list  the same of ids that our client made
+-- KEYS[10] …:seen_minute  list  the same for ids that our client made
 -- KEYS[11] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[12] …:flow_settings  hash  flow -> its own settings
 -- KEYS[13] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[14] …:idle   zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[15] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[16] …:disabled  zset  disabled flow -> when empty_disabled.lua is to look at it
--- KEYS[17] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[16] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
+-- KEYS[17] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[18] …:outbox_texts  hash  their texts
 -- KEYS[19] …:results  hash  id -> what was answered (see results.lua)
 -- KEYS[20] …:result_ends  zset  id -> when its result is dropped
--- KEYS[21] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[21] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[22] …:callback_texts  hash  their texts
--- KEYS[23] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[24] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[23] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[24] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[26] …:charges  hash  what departures charge to budgets (see charges.lua)
+-- KEYS[26] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[27] …:responses  hash  id -> what its requests charged, or that its usage is settled (see responses.lua)
--- KEYS[28] …:result_flows  hash  id -> when its result was kept, and of which flow
+-- KEYS[28] …:result_flows  hash  id -> when its result was stored, and its flow
 -- KEYS[29] …:result_order  zset  results by flow and time
--- KEYS[30] …:result_shares  zset  how many results each flow has, and their bytes
+-- KEYS[30] …:result_shares  zset  number and bytes of the results of each flow
 -- KEYS[31...]  for each flow its five places: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset;
 --          where flows are in groups then what group.load wants; of jobs that used a model then …:use:<day>, hashes, for each day on
 --          which these were claimed (see use.lua); in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
--- ARGV[2]  bucket: what to publish there
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[2]  bucket: the message to publish
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
+-- ARGV[4]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[5]  flow_count: number of flows
--- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: how
---          many jobs, as a number below 0 where they charged or used something; epoch, claim (of a batch with "#" and its number), result
+-- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: number
+--          of jobs, negative if they charged or used something; epoch, claim (of a batch with "#" and its number), result
 --          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead or kept, and its flow is
---          disabled for the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; of done: how long its scope
---          waits), last response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a
---          word for its reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" of done and returned);
---          where the job may have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the
+--          disabled for the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; with done: hold of its
+--          scope), last response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a
+--          word for its reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" with done and returned);
+--          if the job may have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the
 --          process that waits for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its
---          mark, the number of its flow, from 1, and where it charged or used something "at pool_at reserved used" of budgets (see
---          charges.lua, reservation.lua; "" nothing), then "!kind id model" of one that names a response (see responses.lua), then "@day
---          model input output" of one that used a model, with what it was charged where that is another number of tokens (see use.lua)
--- Returns  {1} the bucket is not configured, or not with flows or without as levels says; else {0, and for each job, in the order in
---          which they came, 1 settled, 2 held because it was the probe of a breaker or is kept, 3 settled, and what it used is charged to
---          earlier requests of its response or was charged before, or 0 stale; then what became of scopes, for each: 1
---          a flow was disabled, 2 a breaker opened, 3 one closed; which flow, counted from 1, 0 the bucket or the pool; the word for the
---          reason}
--- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is gone; callbacks
---          until moved on; results until their retention ends, or for 30 s where a process waits; flows until idle; use of models 32 days;
+--          mark, the number of its flow, from 1, and if it charged or used something "at pool_at reserved used" of budgets (see
+--          charges.lua, reservation.lua; "" nothing), then "!kind id model" if it names a response (see responses.lua), then "@day
+--          model input output" if it used a model, with the charged tokens if that is another number (see use.lua)
+-- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, and for each job, in their
+--          order, 1 settled, 2 held because it was the probe of a breaker or is kept, 3 settled, and its usage is charged to
+--          earlier requests of its response or was charged before, or 0 stale; then for each change of a scope: 1
+--          a flow was disabled, 2 a breaker opened, 3 one closed; the number of the flow, from 1, 0 the bucket or the pool; the word for
+--          the reason}
+-- Stores   ids of settled jobs until their dedupe window ends, dead letters until dropped, attempts until their job is removed; callbacks
+--          until moved on; results until their retention ends, or for 30 s if a process waits; flows until idle; use of models 32 days;
 --          10,000 responses, shared by caller, 31 days after the last one
 -- Needs    Redis 7.0
 
@@ -100,9 +100,9 @@ local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 30, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
 local HELD_ALONE, EXHAUSTED, GONE, DROPPED, UNDONE = codes.HELD_ALONE, codes.EXHAUSTED, codes.GONE, codes.DROPPED, codes.UNDONE
 local SETTLED, ACCEPTED, FAILED, FAILED_TOO = codes.SETTLED, codes.SIGNAL_ACCEPTED, codes.SIGNAL_FAILED, codes.SIGNAL_FAILED_TOO
-local SMALL_LETTERS = 97 -- a kind in capitals is that of a job that came with a delay
+local SMALL_LETTERS = 97 -- a kind below it is a capital letter: the job was enqueued with a delay
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local max_in_flight, dedupe_window, dedupe_max, stored_levels, downstream_text, keep_attempts, events, result_retention, results_max,
@@ -114,7 +114,7 @@ max_in_flight, keep_attempts = tonumber(max_in_flight), tonumber(keep_attempts o
 
 local now = server_time()
 local args, last_arg, ids, first_group = ARGV, #ARGV, {}, FIRST_FLOW + flow_count + 1
--- Where a group ends, and how many arguments a job of it has.
+-- Returns where a group ends, and the number of arguments of each of its jobs.
 local function extent(from)
   local n = args[from] + 0
   if n < 0 then return from + HEAD - n * (WIDTH + 1), WIDTH + 1 end
@@ -132,14 +132,14 @@ local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_fligh
 
 local reply = { 0 }
 local marks_of_dead = {}
-local gone, unleased, metas, deaths, ending = {}, {}, {}, {}, {} -- gone: jobs that are done or dropped; unleased: the others
+local gone, unleased, metas, deaths, ending = {}, {}, {}, {}, {} -- gone: jobs that are done or dropped; unleased: all others
 local gone_tried, attempts_of = {}, {}
 local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)
 local unscheduled, handled, with_results = 0, {}, {}
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 
--- What becomes of each flow, in the order in which they come. usual: jobs of the usual outcome; more: counts of other jobs. Few parts get
--- more fields than these.
+-- The changes of each flow, in the order of the outcomes. usual: number of jobs with the usual outcome; more: counts of other jobs. Few
+-- parts get more fields.
 local NO_MORE = { ended = 0, plain_gone = 0, scheduled_gone = 0, accepted = 0 }
 local parts, touched, some_heard, some_disabled = {}, {}, false, false
 local function part_of(n)
@@ -148,10 +148,10 @@ local function part_of(n)
   return part
 end
 
--- Behind which of KEYS the places of a flow are.
+-- Returns the number of KEYS before the places of a flow.
 local function places_of(part) return FIRST_PLACE + (part.n - 1) * flow.PLACES end
 
--- Counts another job that has left its flow.
+-- Counts one more job that was removed from its flow.
 local function has_left(more, mark)
   if string.byte(mark, 12) < SMALL_LETTERS then
     unscheduled, more.scheduled_gone = unscheduled + 1, more.scheduled_gone + 1
@@ -167,16 +167,16 @@ while at <= last_arg do
   local epoch, claim, result, delay, last = args[at + 1], args[at + 2], args[at + 3], args[at + 4] + 0, args[at + 5]
   local signal, reason, claimed_at, line = args[at + 6], args[at + 7], args[at + 8] + 0, args[at + 9]
   local has_result, number = args[at + 10] ~= '', string.find(claim, '#', 1, true) and batch.number(claim)
-  -- The meta of a job that was claimed once is known.
+  -- The expected meta of a job that was claimed once.
   local expected = epoch == '1' and codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') or ''
-  -- The usual outcome: the first attempt of a job that came without a delay is accepted.
+  -- The usual outcome: the first attempt of a job enqueued without a delay is accepted.
   local is_other = has_result or number or width > WIDTH or result ~= DONE or signal ~= ACCEPTED or delay > 0
   local usual = is_other and '' or expected --#slow local usual = ''
   local gone_before = gone_count
   for from = at + HEAD, ends - 1, width do
     i = i + 1
     local id, text, mark, of = ids[i], stored[i], args[from + 1], args[from + 2]
-    if text == usual and string.byte(mark, 12) >= SMALL_LETTERS and not handled[id] then -- does what follows, at less cost
+    if text == usual and string.byte(mark, 12) >= SMALL_LETTERS and not handled[id] then -- the same as below, at less cost
       reply[i + 1], handled[id] = SETTLED, true
       local part = parts[of] or part_of(of)
       part.usual = part.usual + 1
@@ -241,7 +241,7 @@ end
 if #touched == 0 then return reply end
 local of_responses = #named > 0 and responses.settle(responses_key, named, reply)
 
--- What is kept of the flows and groups: loaded and groups of those that are not light, see light_flow.lua.
+-- The state of the flows and groups: loaded and groups have those that are not light, see light_flow.lua.
 local wake, turn_queue, loaded, light, groups, light_groups = was_full, nil, {}, nil, nil, nil
 if levels ~= codes.NO_FLOWS then
   local names = {}
@@ -251,7 +251,7 @@ if levels ~= codes.NO_FLOWS then
     levels == codes.GROUPS and FIRST_PLACE + flow_count * flow.PLACES or nil)
 end
 
--- What the downstream says.
+-- The responses of the downstream.
 local of_pool = member ~= '' and pool.keys(KEYS) or nil
 local heard = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
 local said_key, before, said, sooner, down, offset, of_claim = pace, nil, nil, false
@@ -268,15 +268,15 @@ end
 
 -- Jobs that wait again, or are dead.
 for _, job in ipairs(others) do
-  -- nth is the job's place in the reply. failed_at is when it was claimed, where the downstream failed. result_at is where its result
-  -- stands, if it has one.
+  -- nth is the job's index in the reply; failed_at: when it was claimed, if the downstream failed; result_at: the index of its
+  -- result, if it has one.
   local part, nth, id, mark, result, delay, numbers, line, failed_at, result_at = unpack(job, 1, 10)
   local epoch, attempts, lost, crashes, claim, last = unpack(numbers, 1, 6)
   local state = codec.QUEUED
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
     result, reply[nth] = HELD, codes.SETTLED_HELD
     line, last = outcomes.free(line), outcomes.because(last, '')
-  elseif result == GONE then -- its flow is disabled: it waits there
+  elseif result == GONE then -- its flow is disabled, and the job waits there
     reply[nth], line, last = codes.SETTLED_HELD, outcomes.free(line), outcomes.because(last, '')
   elseif result == EXHAUSTED then
     result = DEAD_NOW
@@ -307,7 +307,7 @@ for _, job in ipairs(others) do
   if result == RETRY or result == DEAD_NOW then
     attempts, crashes = attempts + 1, 0
   elseif result == HELD or result == HELD_ALONE or result == GONE then
-    lost, crashes = lost + 1, 0 -- a delivery that counts as no attempt
+    lost, crashes = lost + 1, 0 -- a delivery that is not an attempt
   end
   metas[#metas + 1], metas[#metas + 2] = id, codec.meta(state, epoch, attempts, lost, crashes, claim, last)
 end
@@ -325,7 +325,7 @@ if some_disabled then
   end
 end
 
--- What waited before.
+-- Whether jobs waited before.
 for _, part in ipairs(touched) do
   if part.returned then
     local k = places_of(part)
@@ -341,7 +341,7 @@ if levels == codes.NO_FLOWS then
   end
 end
 
--- Everything is decided. From here on there are only writes, and a look at what waits now.
+-- Everything is decided. From here on there are only writes, and reads of the waiting jobs.
 in_chunks('ZREM', leases, gone)
 in_chunks('ZREM', leases, unleased)
 if #ending > 0 then batch.close(ending, riders_key) end
@@ -399,7 +399,7 @@ for _, part in ipairs(touched) do
       states[#states + 1], states[#states + 2] = f.name, flow.write(f.state)
       if f.state.down then idle.note(idle_later, 'f', f) end
     end
-    -- One that is not in the turn queue may have been held back by the place that is free now.
+    -- A flow that is not in the turn queue may have been held back for lack of the place that is now free.
     local from, k = (part.were_empty or f.sooner or part.refunded) and now or part.earliest, places_of(part)
     if from or f.was_held or (not part.is_queued and f.state.filled ~= '.'
       and redis.call('EXISTS', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]) > 0) then

@@ -1,13 +1,13 @@
--- sift.lua: takes ids of jobs that ended out of a list of waiting jobs, a chunk at a time, so that the list does not grow with each job
--- that expires in its middle (see leftovers.lua). The order of the others stays. May be sent twice.
+-- sift.lua: removes ids of ended jobs from a list of waiting jobs, a chunk at a time. Otherwise the list would grow with each job
+-- that expires in its middle (see leftovers.lua). The order of the other ids stays. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
 -- KEYS[3...]  the five places of the flow: …:q:<priority>:<flow>, four lists, the most important first, then …:later:<flow>, a zset
 -- ARGV[1]  list: which of the four
 -- ARGV[2]  from: entries to pass
--- ARGV[3]  at_most: entries to look at, 1 to 500
--- Returns  {entries looked at, entries taken out}
+-- ARGV[3]  at_most: entries to check, 1 to 500
+-- Returns  {entries checked, entries removed}
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -17,7 +17,7 @@ local body, meta, number, from, at_most = KEYS[1], KEYS[2], tonumber(ARGV[1]), t
 local FIRST_PLACE = 2
 local list = KEYS[FIRST_PLACE + number]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', meta, '')
 
 local ids, removed = redis.call('LRANGE', list, from, from + at_most - 1), 0

@@ -1,6 +1,6 @@
--- start.lua: a process other than the dispatcher starts a job that was handed over to it, and takes over the lease. It does so
--- once an epoch: the lease then has the claim of the start, so no other start succeeds, and the heartbeat and the outcome of the
--- dispatcher count no more. May be sent twice.
+-- start.lua: a process other than the dispatcher starts a job that was handed over to it, and takes over the lease. It succeeds
+-- once per epoch: the lease then has the claim of the start, so no other start succeeds, and the heartbeat and the outcome of the
+-- dispatcher no longer count. May be sent twice.
 --
 -- KEYS[1]  …:meta    hash  id -> see codec.lua
 -- KEYS[2]  …:leases  zset  id -> deadline, microseconds
@@ -11,9 +11,9 @@
 -- ARGV[4]  started: the claim of this start; it begins with a +, and no other start has it
 -- ARGV[5]  lease: microseconds from now
 -- ARGV[6]  latest: when a job is too late to be started, microseconds; 0: never
--- ARGV[7]  flow: that the job is of; '' of a bucket without flows
--- Returns  {now, 1 started; 0 not: the lease is lost, the job was started before, or it is too late; of a job that can be too late what
---          its flow has of its own for deliveries, '' nothing}
+-- ARGV[7]  flow: of the job; '' in a bucket without flows
+-- Returns  {now, 1 started; 0 not: the lease is lost, the job was started before, or it is too late; for a job that can be too late the
+--          flow's own settings for deliveries, '' none}
 -- Stores   the claim of the start and the new deadline
 -- Needs    Redis 7.0
 
@@ -23,7 +23,7 @@
 local meta, leases, flow_settings = KEYS[1], KEYS[2], KEYS[3]
 local id, epoch, claim, started, lease, latest, flow = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local now = server_time()

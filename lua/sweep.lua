@@ -1,20 +1,20 @@
--- sweep.lua: looks for what was lost, a chunk at a time: leases that ran out, claimed
--- jobs that are not where they should be, flows that no claim would look at any more. What
--- needs the places of no flow it mends; the rest it names, for take_back.lua to look
--- at again and mend, as only the caller can say in which flow's places. May be sent twice.
+-- sweep.lua: looks for losses, a chunk at a time: expired leases, claimed
+-- jobs that are not where they should be, flows that no claim would find. It
+-- repairs what needs no flow's places. It names the rest for take_back.lua, which checks
+-- and repairs it, as only the caller can give the places of a flow. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
--- KEYS[3]  …:settings    hash  what the bucket obeys
+-- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  lease: the longest lease of any dispatcher, microseconds; offset: of the engine's clock
--- KEYS[5]  …:count   hash  jobs that came as scheduled; purge_at, purge_flow: of the last purge; bytes of dead letters; held, open,
---          half_open: flows that are held by their downstream, or whose breaker is in that state, as the last whole audit found them;
---          oldest: see oldest_waiting.lua, which follows a whole audit that named flows for it
+-- KEYS[5]  …:count   hash  jobs enqueued with a delay; purge_at, purge_flow: of the last purge; bytes of dead letters; held, open,
+--          half_open: number of flows that their downstream holds, or whose breaker is in that state, by the last complete audit;
+--          oldest: see oldest_waiting.lua, which follows a complete audit that named flows for it
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:seen    hash  settled id -> fingerprint, state, end of its dedupe window
 -- KEYS[9]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
--- KEYS[10] …:seen_minute  list  the same of ids that our client made
+-- KEYS[10] …:seen_minute  list  the same for ids that our client made
 -- KEYS[11] …:claims  hash  dispatcher -> its last claim and when
 -- KEYS[12] …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[13] …:flow_settings  hash  flow -> its own settings
@@ -22,28 +22,28 @@
 -- KEYS[15] …:groups  hash  group -> its state (see group.lua)
 -- KEYS[16] …:group_settings  hash  group -> its own settings
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window: as it was in data of schema 1
+-- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window, in data of schema 1
 -- KEYS[19] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[20] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
+-- KEYS[20] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[21] …:flow_makers  zset  flow -> its caller (see makers.lua)
 -- KEYS[22...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
--- ARGV[1]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
+-- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[2]  lease_count: leases to name at most; 0 for none (the clock stepped)
--- ARGV[3]  cursor: of the comparison, "" to compare nothing; with an a in front that in the attempts, which come last
--- ARGV[4]  flow_cursor: in the flows and the groups, "" to look at none. Behind that in the flows stand the numbers of flows that
---          the audit has found held, open and half-open, where it has found any
--- ARGV[5]  latest: time that it can be at most, microseconds: if it is later, the clock stepped forwards
+-- ARGV[3]  cursor: of the comparison, "" to compare nothing; with a leading "a" it is in the attempts, which come last
+-- ARGV[4]  flow_cursor: in the flows and the groups, "" to skip them. In the flows, the numbers of flows that the audit has
+--          found held, open and half-open follow, if there are any
+-- ARGV[5]  latest: the latest time that is possible, microseconds: if it is later, the clock stepped forwards
 --          and no lease is named; 0 unknown
--- ARGV[6]  member: the bucket's name where it is in a pool, '' if in none
+-- ARGV[6]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[7]  channel: to wake dispatchers on
 -- Returns  {now; repaired; next cursor (a string); next cursor in the flows (a string); jobs without a place: an estimate by counts, which
---          should be 0, and always is in a bucket with flows (see take_back.lua); what a purge has left lying, 0 while it is at work}.
---          Then four numbers: how many jobs follow whose lease ran out, how many that wait for a retry, how many flows, and how many flows
---          of the audit that have jobs in their lists. Then the ids and names of these four. Where flows are in groups then more flows,
---          which are only meant if they are not in the turn queue of their group.
---          Of a bucket that is not configured it names nothing: it gets another tag, or the next claim configures it
+--          should be 0, and always is in a bucket with flows (see take_back.lua); entries that a purge has left, 0 while it is running}.
+--          Then four numbers: the jobs with expired leases, the waiting retries, the flows, and the flows
+--          of the audit with jobs in their lists. Then the ids and names of these four. In a bucket with groups, more flows follow:
+--          they only count if they are not in the turn queue of their group.
+--          For a bucket that is not configured it names nothing: the bucket gets another tag, or the next claim configures it
 -- Stores   nothing new
 -- Needs    Redis 7.0
 
@@ -71,22 +71,22 @@ local seen_until, tried, riders_key, makers_key = KEYS[18], KEYS[19], KEYS[20], 
 local has_flows, in_groups = ARGV[1] ~= codes.NO_FLOWS, ARGV[1] == codes.GROUPS
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
-local GROUPS = 14 -- the keys before those of groups
-local PURGED = 21 -- the keys before those of a purge
+local GROUPS = 14 -- number of keys before the keys of groups
+local PURGED = 21 -- number of keys before the keys of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
-local PURGE_PAUSE = 10000000 -- one that makes no progress for so long has lost its process
+local PURGE_PAUSE = 10000000 -- after this time without progress, the process of a purge counts as lost
 local CHUNK = 500
 local MOST_BYTES = 1048576 -- of bodies to read
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local now = server_time()
 if redis.call('HEXISTS', conf, 'rate_count') == 0 then return { now, 0, '0', '0', 0, 0, 0, 0, 0, 0 } end
 
--- Leases beyond their length mean that the clock stepped back.
+-- Deadlines beyond the length of a lease mean that the clock stepped back.
 local lease, offset = unpack(redis.call('HMGET', pace, 'lease', 'offset'))
 local longest, clock = tonumber(lease or 0), now + tonumber(offset or 0)
 if longest > 0 then
@@ -109,21 +109,21 @@ if at_most > 0 and (bound == 0 or now <= bound) then
 end
 
 dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute, count), CHUNK)
--- Ids of a bucket that was taken over, those that end last first: so the first of the list ends first.
+-- Ids of a bucket that was taken over; ids that end last come first, so the head of the list ends first.
 local of_before = redis.call('ZREVRANGE', seen_until, 0, CHUNK - 1)
 if #of_before > 0 then
   redis.call('LPUSH', seen_window, unpack(of_before))
   redis.call('ZREM', seen_until, unpack(of_before))
 end
 
--- A server that has read its data from a file keeps what is small as a list again.
+-- A server that has loaded its data from a file stores small hashes and sorted sets as lists again.
 if cursor == '0' then
   for _, key in ipairs({ meta, flows, groups }) do encoding.hash(key, 0, redis.call('HLEN', key)) end
   for _, key in ipairs({ leases, due_flows }) do encoding.zset(key, 0, redis.call('ZCARD', key)) end
 end
 
--- The comparison: is every claimed job where its state says? Then: do the attempts belong to jobs? A program that knows no
--- attempts leaves those of the jobs that it ends.
+-- The comparison: is every claimed job where its state says? Then: does a job exist for each text of attempts? A program
+-- without attempts does not delete the texts of jobs that it settles.
 local next_cursor = ''
 if string.sub(cursor, 1, 1) == 'a' then
   local attempts_of
@@ -144,7 +144,7 @@ elseif cursor ~= '' then
       redis.call('HDEL', meta, id)
       redis.call('HDEL', tried, id)
       redis.call('ZREM', leases, id)
-      -- In the later of a flow its id stays, and goes when its time comes: claim finds no job of it.
+      -- In the later of a flow the id stays until its time comes: claim finds no job for it.
       if not has_flows then redis.call('ZREM', KEYS[PLACES + flow.PLACES], id) end
       redis.call('ZREM', dead, id)
       repaired = repaired + 1
@@ -185,7 +185,7 @@ local none_leased, jobs = redis.call('ZCARD', leases) == 0, redis.call('HLEN', b
 local function forget(key, gone)
   in_chunks('HDEL', key, gone)
 end
--- The names of a scan, a chunk at a time, with what is kept of them and their turns in the turn queue.
+-- Goes through the names of a scan, a chunk at a time, with their states and their turns in the turn queue.
 local function each(names, states, own, fields, look)
   for from = 1, #names, CHUNK do
     local some = { unpack(names, from, math.min(from + CHUNK - 1, #names)) }
@@ -196,12 +196,12 @@ end
 local function is_idle(f) return flow.is_idle(f.state, f.settings, clock) end
 local function should_go(f) return f.state.unfinished + f.state.scheduled > f.state.in_flight and not pacer.is_held(f) end
 
--- Whether jobs may wait in the lists of a flow.
+-- Returns whether jobs may wait in the lists of a flow.
 local function has_listed(state)
   return state.unfinished + state.scheduled > state.in_flight and string.find(state.filled, '[khnl]') ~= nil
 end
 
--- How many flows are held, open and half-open.
+-- Numbers of flows that are held, open and half-open.
 local in_trouble = { 0, 0, 0 }
 local function count_trouble(down)
   local kind = down.breaker + 1
@@ -215,9 +215,9 @@ local function keep_trouble()
   end
 end
 
--- Flows that are idle are forgotten. One that has jobs to send, as its counters say, is
--- in the turn queue or is held back; and without leases nothing of it is in flight. The turn queue of a
--- group is none of our keys.
+-- Removes the state of idle flows. A flow with jobs to send, by its counters, must be
+-- in the turn queue or held back. Without leases, no job of it is in flight. The turn queue of a
+-- group is not among the keys.
 local function audit_flows(names)
   local gone = {}
   each(names, flows, flow_settings, flow.OF_ALL, function(f, turn)
@@ -235,7 +235,7 @@ local function audit_flows(names)
   forget(flows, gone)
 end
 
--- The sums of the counters of all flows by group, where flows are so few that it costs little; else nil.
+-- Returns the sums of the counters of all flows by group, if the flows are few; else nil.
 local function sums_by_group()
   if redis.call('HLEN', flows) > CHUNK then return nil end
   local sums, all = {}, redis.call('HGETALL', flows)
@@ -247,8 +247,8 @@ local function sums_by_group()
   return sums
 end
 
--- How many jobs of a bucket without flows came with a delay: these are in later until they are claimed, and of
--- those that were claimed once, as all of `ids`, the body says so. Nil if that is much to read.
+-- Returns how many jobs of a bucket without flows were enqueued with a delay: jobs in later that were never claimed, and,
+-- by their bodies, claimed jobs (`ids` has all of them). Nil if that is too much to read.
 local function came_delayed(ids)
   local later, bytes = KEYS[PLACES + flow.PLACES], 0
   local n = redis.call('ZCARD', later)
@@ -261,8 +261,8 @@ local function came_delayed(ids)
   return n
 end
 
--- The least and the most jobs that can have come with a delay. Where little is there they are the same; in a bucket
--- with flows where the counters of these tell of as many jobs as there are.
+-- Returns bounds for the number of jobs enqueued with a delay. In a small bucket they are equal; in a bucket
+-- with flows they are equal if the flows' counters have as many jobs as the bucket.
 local function scheduled_bounds()
   if has_flows then
     local unfinished, scheduled, all = 0, 0, redis.call('HLEN', flows) <= 2 * CHUNK and redis.call('HGETALL', flows) or {}
@@ -280,7 +280,7 @@ local function scheduled_bounds()
   return math.max(waiting - were_claimed, 0), math.min(waiting + were_claimed, jobs)
 end
 
--- Lost by hand, it would take away from the capacity for ever.
+-- A wrong count, after a deletion by hand, would lower the capacity for ever.
 if cursor == '0' then
   local least, most = scheduled_bounds()
   local kept = tonumber(redis.call('HGET', count, 'scheduled') or 0)
@@ -291,8 +291,8 @@ if cursor == '0' then
   end
 end
 
--- The same of groups. Where they can be summed up, their counters are what those of their flows say;
--- where nothing is there, or nothing in flight, there is nothing to sum up.
+-- Does the same for groups. If it is cheap, their counters become the sums of their flows' counters;
+-- in an empty bucket they are 0, and without leases none is in flight.
 local function audit_groups(names)
   local gone, listed, sums = {}, {}, sums_by_group()
   local none_unfinished = jobs == 0
@@ -314,13 +314,13 @@ local function audit_groups(names)
     if is_idle(g) then
       gone[#gone + 1] = g.name
     elseif not turn and should_go(g) then
-      astray[#astray + 1] = flow.path(g.name, '') -- for the group's sake; it may be that all its flows are held back
+      astray[#astray + 1] = flow.path(g.name, '') -- for the group's sake; all its flows may be held back
     end
   end)
   forget(groups, gone)
 end
 
--- The flows come first, then the groups, whose cursor has a g in front, then what idle.lua has noted.
+-- The flows come first, then the groups, whose cursor starts with g, then the entries of idle.lua.
 local next_flow_cursor = ''
 if flow_cursor ~= '' and has_flows then makers.trim(makers_key, flows, now) end
 if flow_cursor == 'i' then

@@ -2,45 +2,44 @@
 -- head of their list, in the order in which they were admitted. A job that crashed its worker
 -- too often becomes a dead letter "poison". It returns retries that are in no place to
 -- later, and flows that have something to send to the turn queue. It checks again everything that sweep.lua
--- saw. May be sent twice.
+-- found. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[3]  …:settings    hash  settings of the bucket
 -- KEYS[4]  …:pace    hash  offset: of the engine's clock
--- KEYS[5]  …:count   hash  jobs that came as scheduled, bytes of dead letters
+-- KEYS[5]  …:count   hash  jobs enqueued with a delay, bytes of dead letters
 -- KEYS[6]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:flows   hash  flow -> its state (see flow.lua)
 -- KEYS[9]  …:flow_settings  hash  flow -> its own settings
 -- KEYS[10] …:due:    zset  flow -> its turn, by the engine's clock; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[11] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[12] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[12] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[13] …:outbox_texts  hash  their texts
--- KEYS[14] …:callbacks  zset  callbacks -> when they are to be handed out (see callbacks.lua)
+-- KEYS[14] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
--- KEYS[16] …:riders  zset  jobs that are in flight with another one -> number of their batch (see batch.lua)
--- KEYS[17] …:callback_counts  hash  how many of these each flow and group has (see callbacks.lua)
+-- KEYS[16] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[17] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[18...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  levels: 1, 2 if they are in groups, or 0 of a bucket that has the flow "" only
--- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis, 2 if it does only of a job that was started
---          in another process (see start.lua), as it always does of lent jobs
+-- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
+-- ARGV[4]  is_crash: 1 if a lost lease counts as a crash, 0 after an outage of Redis, 2 if only for a job that was started
+--          in another process (see start.lua), as it always does for self-dispatched jobs
 -- ARGV[5]  poison_crashes: consecutive crashes that make a job poison
 -- ARGV[6]  poison_last: last response of a poison job (JSON)
--- ARGV[7]  longest_wait: of a retry, microseconds: one further ahead is cut to it (or to a second: claim
---          sets jobs aside for less)
--- ARGV[8]  latest: time that it can be at most, microseconds: if it is later, no lease is taken back; 0 unknown
+-- ARGV[7]  longest_wait: of a retry, microseconds: a longer one is cut to it (or to a second: claim
+--          parks jobs for less)
+-- ARGV[8]  latest: the latest time that is possible, microseconds: if it is later, no lease is taken back; 0 unknown
 -- ARGV[9]  member: the name of the bucket if it is in a pool, else ''
 -- ARGV[10] flow_count: number of flows
--- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, which of the flows it is
---          of, counted from 1
--- Returns  {taken back, poison, repaired, jobs without a place: as many as the counters of the flows had too many, then the
---          ids of the poison jobs}; all 0 of a bucket that is not configured
+-- ARGV[11...]  the flows, in the order of their places, 256 at most; then for each job: id, the number of its flow, from 1
+-- Returns  {taken back, poison, repaired, jobs without a place: by how many the counters of the flows were too high, then the
+--          ids of the poison jobs}; all 0 for a bucket that is not configured
 -- Stores   callbacks of poison jobs, until they are moved on
 -- Needs    Redis 7.0
 
@@ -69,7 +68,7 @@ local purged_later = KEYS[FIRST_PLACE]
 local member, flow_count = ARGV[9], tonumber(ARGV[10])
 local first_arg = FIRST_FLOW + flow_count
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
 
 local rate_count, events = unpack(redis.call('HMGET', conf, 'rate_count', 'events'))
@@ -107,8 +106,8 @@ for i = first_arg + 1, #ARGV, WIDTH do
     end
   end
 end
--- The last admitted job first, so that the oldest is at the head in the end. Jobs that came as
--- scheduled have no number: among them, the job whose lease ended first.
+-- The job admitted last comes first, so that the oldest ends up at the head. Jobs enqueued with a
+-- delay have no number: among them, the job whose lease ended first.
 table.sort(lost_jobs, function(a, b)
   if a.seq ~= b.seq then return a.seq > b.seq end
   if a.deadline ~= b.deadline then return a.deadline > b.deadline end
@@ -182,7 +181,7 @@ if loaded then
     flow.count(f, 0, 0, 0, -(f.riders or 0))
     if none_leased then flow.count(f, 0, 0, -state.in_flight, -state.riders) end
     local excess = state.unfinished + state.scheduled - state.in_flight
-    -- Counters that tell of more than there is, which keep the flow for ever and fill it: keys were deleted by hand.
+    -- Counters that are too high would keep the flow for ever and fill it: keys were deleted by hand.
     if excess > 0 and purged_flow ~= f.name and not flow.next(KEYS, before(n), now) then
       missing = missing + excess
       local plain = math.min(excess, state.unfinished)
@@ -194,6 +193,6 @@ if loaded then
   group.close(groups, now, turn_queue)
 end
 pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
--- Also where others wait in the list: the lease may have held the last place in flight.
+-- Even if others wait in the list: the lease may have held the last place in flight.
 if taken_back + poison > 0 or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end
 return { taken_back, poison, repaired, missing, unpack(poisoned) }

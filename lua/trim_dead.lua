@@ -1,5 +1,5 @@
--- trim_dead.lua: drops dead letters, the oldest first, a chunk at a time. It drops those whose retention has
--- ended. With when_dead_full = "drop_oldest" it also drops those above the bounds of the bucket.
+-- trim_dead.lua: drops dead letters, the oldest first, a chunk at a time. It drops dead letters whose retention has
+-- ended. With when_dead_full = "drop_oldest" it also drops the excess above the bounds of the bucket.
 -- May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"
@@ -12,14 +12,14 @@
 -- KEYS[7]  …:seen_window  list  settled ids, oldest first (see dedupe.lua)
 -- KEYS[8]  …:seen_minute  list  the same for ids that the client made
 -- KEYS[9]  …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[10] …:outbox  zset  events -> when they are to be moved on (see outbox.lua)
+-- KEYS[10] …:outbox  zset  events -> when to move them on (see outbox.lua)
 -- KEYS[11] …:outbox_texts  hash  their texts
 -- ARGV[1]  at_most: dead letters to drop in this call, 1 to 500
 -- ARGV[2]  most_bytes: of bodies to read in this call; one is read however large
 -- Returns  {dropped as their retention has ended, dropped as there were too many, 1 if more are to be dropped, dead
---          letters left, their bytes, how many there may be, how many bytes (0 no bound), 1 if it drops rather than
---          refuses}; all 0 of a bucket that is not configured
--- Stores   an event when there come to be more than dead_warn; the ids, as dropped, until their dedupe window ends
+--          letters left, their bytes, their maximum number, their maximum bytes (0 no bound), 1 if it drops rather than
+--          refuses}; all 0 for a bucket that is not configured
+-- Stores   an event when their number rises above dead_warn; the ids, as dropped, until their dedupe window ends
 -- Needs    Redis 7.0
 
 --#include lib/codec.lua
@@ -32,7 +32,7 @@ local body, meta, conf, count, dead, seen, seen_window, seen_minute, tried, outb
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local at_most, most_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
--- A write that is accepted when Redis is out of memory opens the door for the others.
+-- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', dead, '')
 
 local capacity, dead_capacity, dead_max_bytes, dead_retention, dead_drop, dedupe_window, dedupe_max, dead_warn, events =

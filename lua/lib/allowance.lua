@@ -1,4 +1,4 @@
--- allowance.lua: what is left of quotas and of budgets, for people. See quota.lua and budget.lua, whose lists and texts it reads. Writes
+-- allowance.lua: the use of quotas and of budgets, for people. See quota.lua and budget.lua, whose lists and texts it reads. Writes
 -- nothing.
 
 --#include lib/budget.lua
@@ -6,7 +6,7 @@
 
 local allowance = {}
 
--- How many departures of the list at key are later than that: the newest is the first.
+-- Returns how many departures of the list at key are later than a time: the newest is the first.
 local function later_than(key, after)
   local low, high = 0, redis.call('LLEN', key)
   while low < high do
@@ -16,8 +16,8 @@ local function later_than(key, after)
   return low
 end
 
--- The quotas of a text "count microseconds;..." with what has left: "count microseconds used frees;" for each. frees: when one that is used
--- up lets the next departure go, by the server's clock, else 0. offset is that of the clock of the list, latest as in quota.ready.
+-- Formats the quotas of a text "count microseconds;..." with their use: "count microseconds used frees;" for each. frees: when a used-up
+-- quota allows the next departure, by the server's clock, else 0. offset: of the list's clock; latest as in quota.ready.
 function allowance.text(key, text, now, offset, latest)
   if (text or '') == '' then return '' end
   local parts, i = {}, 0
@@ -34,8 +34,8 @@ function allowance.text(key, text, now, offset, latest)
   return table.concat(parts)
 end
 
--- Budgets (see budget.lua): "unit amount window charged open frees;" for each. frees: when it lets a departure of these costs go, by the
--- server's clock, else 0. And when all of them do. See charges.look; offset is that of their clock.
+-- Formats budgets (see budget.lua): "unit amount window charged open frees;" for each. frees: when it allows a departure of these costs, by
+-- the server's clock, else 0. Also returns when all of them do. See charges.look; offset: of their clock.
 function allowance.budgets(level, now, offset)
   local all, costs, parts, latest = level.all, level.costs, {}, 0
   if not all then return '', 0 end

@@ -1,16 +1,16 @@
--- answer.lua: an answer in which each value has its name: name, value, name, value, and so on. What is 0, '' or missing is left out, and
--- means the same to who reads it.
+-- answer.lua: a reply in which each value has its name: name, value, name, value, and so on. Values that are 0, '' or missing are omitted;
+-- readers treat all of these alike.
 
 local answer = {}
 
--- Adds a value. That of a name may be a list.
+-- Adds a value under a name. The value may be a list.
 function answer.tell(reply, name, value)
   if not value or value == 0 or value == '' then return end
   reply[#reply + 1] = name
   reply[#reply + 1] = value
 end
 
--- Adds values under names that begin alike.
+-- Adds values under names with a common prefix.
 function answer.tell_all(reply, prefix, values)
   for name, value in pairs(values) do answer.tell(reply, prefix .. name, value) end
 end

@@ -1,8 +1,8 @@
--- answers.lua: what the answers to the jobs of settle.lua change of their scopes, and who is told. See downstream.lua.
+-- answers.lua: applies the responses to the jobs of settle.lua to their scopes, and notifies hooks. See downstream.lua.
 --
--- The answers stand in parts, one for each flow: usual and more.accepted, how many requests were accepted, and accepted_at, when the last
--- of these was claimed; heard, the other answers, nil if there are none (see downstream.note); tells, nil if no hook may tell of them, else
--- the letters of the caller of one of these jobs, '' none.
+-- The responses are in parts, one for each flow. usual and more.accepted: number of accepted requests; accepted_at: when the last of these
+-- was claimed; heard: the other responses, nil if there are none (see downstream.note); tells: the letters of the caller of one of these
+-- jobs, '' for none, or nil if hooks are not notified.
 
 --#include lib/codes.lua
 --#include lib/downstream.lua
@@ -12,21 +12,21 @@
 
 local answers = {}
 
--- The answers of a run, in parts. rules: see downstream.rules; box: an outbox, or nil; reply: to which is added what became of breakers;
--- conf and pace: keys of the bucket; pool: those of its pool, or nil.
+-- Opens the responses of a run, in parts. rules: see downstream.rules; box: an outbox, or nil; reply: gets the changes of breakers;
+-- conf and pace: keys of the bucket; pool: the keys of its pool, or nil.
 function answers.open(parts, rules, now, box, reply, conf, pace, pool)
   local pool_conf = pool and pool.conf
   local above = rules.scope == 'p' and rates.above(nil, nil, pool_conf) or rates.above(conf, pace, pool_conf)
   return { parts = parts, rules = rules, now = now, box = box, reply = reply, above = above }
 end
 
--- Adds to the reply what became of a flow, counted from 1, or of the bucket or the pool, 0; with a word for the reason.
+-- Adds a change to the reply: n is the number of the flow, from 1, or 0 for the bucket or the pool; reason is one word.
 function answers.report(all, change, n, reason)
   local reply, size = all.reply, #all.reply
   reply[size + 1], reply[size + 2], reply[size + 3] = change, n, reason
 end
 
--- What the answers to some flows say.
+-- Merges the responses to some flows.
 local function heard_of(some)
   local heard, n, latest = nil, 0, 0
   for _, part in ipairs(some) do
@@ -37,7 +37,7 @@ local function heard_of(some)
   return heard
 end
 
--- Tells hooks what became of a breaker. They are not told where all jobs whose outcomes changed it were made by hooks.
+-- Notifies hooks that a breaker changed, unless hooks made all jobs whose outcomes changed it.
 local function tell(box, change, down, some, name)
   for _, part in ipairs(some) do
     if part.tells then
@@ -49,9 +49,9 @@ local function tell(box, change, down, some, name)
   end
 end
 
--- What a scope says after the answers to some flows, nil nothing, and whether it may send sooner than before. down is what it said until
--- now, nil nothing; configured its own rate (see rates.lua); offset that of the clock of its times; n and name are those of a flow. Where
--- its breaker was open, each part learns since when (probed_from, by the server's clock).
+-- Returns the new downstream state of a scope after the responses to some flows, nil if there is none, and whether it may send sooner.
+-- down is the previous state, or nil; configured is its own rate (see rates.lua); offset is for the clock of its times; n and name are of
+-- the flow. If the breaker was open, each part gets probed_from: since when, by the server's clock.
 local function hear(all, down, some, configured, offset, n, name)
   local heard = heard_of(some)
   if not heard or not down and not downstream.matters(heard) then return down, false end
@@ -70,7 +70,7 @@ local function hear(all, down, some, configured, offset, n, name)
   return said, sooner
 end
 
--- Changes the flows, where each is a scope: those of loaded, by number. Returns whether a part is disabled now: its field says why.
+-- Updates the flows of loaded, by number, where each flow is a scope. Returns whether a part is now disabled: its field has the reason.
 function answers.of_flows(all, loaded, offset)
   local some_disabled = false
   for _, part in ipairs(all.parts) do
@@ -86,8 +86,8 @@ function answers.of_flows(all, loaded, offset)
   return some_disabled
 end
 
--- What the bucket or the pool said before, by its text, what it says now, and whether it may send sooner. some_heard: whether an answer
--- was none that accepts.
+-- Returns the previous state of the bucket or the pool, read from text, its new state, and whether it may send sooner. some_heard: whether
+-- any response did not accept.
 function answers.of_all(all, text, offset, some_heard)
   local before = text and downstream.read(text)
   if not before and not some_heard then return nil, nil, false end

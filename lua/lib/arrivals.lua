@@ -1,7 +1,7 @@
--- arrivals.lua: writes the jobs that enqueue.lua lets in: their bodies, their places, their flows and groups, and the turns of these.
+-- arrivals.lua: writes the jobs that enqueue.lua admits: their bodies, their places, their flows and groups, and the turns of these.
 --
--- bucket and parts are those of places.lua. Of all bodies of a bucket …:pace says how large the largest one is since the bucket was empty,
--- and whether one of them expires (see queue.lua).
+-- bucket and parts are the ones of places.lua. …:pace has the size of the largest body since the bucket was empty,
+-- and whether any job expires (see queue.lua).
 
 --#include lib/encoding.lua
 --#include lib/expiries.lua
@@ -13,15 +13,15 @@
 
 local arrivals = { CHUNK = 500 }
 
--- The jobs that a run lets in, none yet. there: how many bodies there are; largest and expiring: from …:pace. Once they are written, waited
--- says for each part how many jobs waited in the last list that it pushed to.
+-- Opens the list of admitted jobs. there: number of bodies; largest and expiring: from …:pace. Once they are written, waited
+-- has for each part the length of the last list that got jobs.
 function arrivals.open(bucket, there, largest, expiring)
   local was_empty = there == 0
   return { bodies = {}, size = 0, expire = {}, waited = {}, flows_before = bucket.there, stored_largest = tonumber(largest),
     was_expiring = expiring, largest = was_empty and 0 or tonumber(largest), expiring = not was_empty and expiring }
 end
 
--- Notes when a job expires, if it does: its text has ~ and a number behind its mark.
+-- Records when a job expires, if it does: its text has ~ and a number behind its mark.
 local function note_expiry(new, bucket, id, sealed)
   local digit = string.byte(sealed, 18)
   if digit > 57 or digit < 48 then return end
@@ -38,8 +38,8 @@ function arrivals.add(new, bucket, id, stored, sealed)
   if string.byte(sealed, 17) == 126 then note_expiry(new, bucket, id, sealed) end
 end
 
--- Adds the bodies of jobs that are alike, the first ones of a run: each is the prefix and what stands in ARGV, of the first job at
--- first + 2, and of each other one width further.
+-- Adds the bodies of jobs that are alike, the first ones of a run: each is the prefix and a value of ARGV: of the first job at
+-- first + 2, of each other one width further.
 function arrivals.add_all(new, bucket, ids, prefix, first, width)
   local bodies, args, byte, largest, at = new.bodies, ARGV, string.byte, new.largest or math.huge, first + 2
   for j = 1, #ids do
@@ -64,13 +64,13 @@ function arrivals.write_bodies(new, body, pace, conf, expiries_key, known)
   if new.was_expiring and not new.expiring then redis.call('HDEL', pace, 'expiring') end
 end
 
--- Forgets the flows and groups that were found idle, and notes who made the new flows.
+-- Removes the idle flows and groups that were found, and records the callers of new flows.
 function arrivals.forget(bucket, idle_key)
   if bucket.makers then makers.write(bucket.makers) end
   if bucket.idle then idle.forget(bucket.idle, idle_key, bucket.flows, bucket.groups and bucket.groups.key) end
 end
 
--- The score of a turn. Many turns are now.
+-- Returns the score of a turn. Many turns are now.
 local function score(bucket, turn)
   if turn ~= bucket.scored then bucket.scored, bucket.score = turn, string.format('%d', turn + bucket.offset) end
   return bucket.score
@@ -84,7 +84,7 @@ local function turn_in_group(bucket, part, turn)
   g.turn = math.min(g.turn or turn, turn)
 end
 
--- Stores the groups. Adds their turns to those that will be written, and returns the earliest,
+-- Stores the groups. Adds their turns to the turns to write, and returns the earliest,
 -- by the server's clock.
 local function write_groups(bucket, turns)
   local texts, earliest = {}, nil
@@ -103,8 +103,8 @@ local function write_groups(bucket, turns)
   return earliest
 end
 
--- Pushes what goes into the lists. Returns how many of these were empty, and how many
--- waited in the last of them.
+-- Pushes the jobs for the lists. Returns how many of these were empty, and the length
+-- of the last of them.
 local function push(part)
   local were_empty, waited = 0, 0
   for priority, pushed in pairs(part.pushed or {}) do
@@ -120,7 +120,7 @@ local function push(part)
   return were_empty, waited
 end
 
--- Whether jobs that wait for riders are to be looked at now: these have made a batch full, or one of them expires.
+-- Returns whether to check jobs that wait for batch members: the new jobs complete a batch, or one of them expires.
 local function ends_wait(bucket, part)
   local rules = bucket.batch
   if not rules or rules.wait == 0 or not part.pushed then return false end
@@ -130,7 +130,7 @@ local function ends_wait(bucket, part)
   return bucket.hurries or waiting >= rules.size and waiting - came < rules.size
 end
 
--- Writes the admitted jobs of a flow. Returns how many waited in the last list that it pushed to. In a
+-- Writes the admitted jobs of a flow. Returns the length of the last list that got jobs. In a
 -- bucket without flows it also returns whether to wake a dispatcher. In a bucket with flows it returns the latest time
 -- of the flow's turn, or nil if its turn is no later.
 local function write_part(bucket, part)
@@ -141,7 +141,7 @@ local function write_part(bucket, part)
     if were_empty > 0 or looks then turn = part.ready > bucket.now and part.ready or bucket.now end
     if first then turn = math.min(turn or math.huge, math.max(first, part.ready)) end
   else
-    -- All lists were empty if no more are there now than were filled.
+    -- All lists were empty if as many exist now as were filled.
     wake = looks or were_empty > 0 and redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + 4)) == were_empty
   end
   if first then

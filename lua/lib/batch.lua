@@ -1,49 +1,49 @@
--- batch.lua: batches. A batch is several jobs of one flow that leave as one request: one slot, one permit.
+-- batch.lua: batches. A batch is several jobs of one flow that are sent as one request, with one slot and one permit.
 --
--- The first job of a batch takes the slot and is counted in flight. The others are its riders: they are leased like any job, but the rate,
--- quotas and bounds in flight do not count them. So the requests in flight are the leases less the riders. If the lease of the first job
--- ends before those of its riders, one rider is counted in its place.
+-- The first job of a batch takes the slot and counts as in flight. The other members (riders in the code) are leased like any job, but
+-- rate, quotas and in-flight bounds do not count them. So the requests in flight are the leases minus these members. If the lease of the
+-- first job ends before theirs, one of them is counted in its place.
 --
--- The zset riders has id -> number of the batch, for each rider that is leased. In the meta of each job of a batch the claim is
--- "<claim>#<number>". A job that leaves alone has neither. The field batches of count is the last number.
+-- The zset riders has id -> number of the batch, for each leased member but the first. In the meta of each job of a batch the claim is
+-- "<claim>#<number>". A job that is sent alone has neither. The field batches of count is the last number.
 --
--- The field batch of settings is "size bytes wait": how many jobs, how many bytes of payload, and for how many microseconds a
--- job waits for riders.
+-- The field batch of settings is "size bytes wait": maximum jobs, maximum bytes of payload, and for how many microseconds a
+-- job waits for further members.
 --
--- Riders follow their job in its flow and agree with it: see codec.agreement.
+-- The members follow the first job in its flow and agree with it: see codec.agreement.
 
 --#include lib/codec.lua
 --#include lib/queue.lua
 
 local batch = {
   CHUNK = 500, LOOKS = 500,
-  MAX_JOBS = 500, -- of an answer
-  MAX_READ = 4194304, -- bytes of bodies that a run reads, those of expired jobs too
+  MAX_JOBS = 500, -- of a claim's reply
+  MAX_READ = 4194304, -- bytes of bodies that a run reads, including expired jobs
 }
 
--- What settings say of batches; nil where jobs leave one by one.
+-- Parses the batch rules; nil if jobs are sent one by one.
 function batch.rules(text)
   local size, bytes, wait = string.match(text or '', '^(%d+) (%d+) (%d+)$')
   return size and { size = size + 0, bytes = bytes + 0, wait = wait + 0 } or nil
 end
 
--- Whether a job of that size fits into the answer of a claim (see handout.lua), with all of its batch, of which none is begun that may be
--- cut short. bytes: of a batch, nil where jobs leave one by one.
+-- Returns whether a job of this size fits into the reply of a claim (see handout.lua), with its whole batch: the reply never cuts a
+-- batch short. bytes: the maximum of a batch, nil if jobs are sent one by one.
 function batch.fits(rules, out, size, bytes, most_bytes)
   if out.count == 0 then return true end
   return out.bytes + math.max(size, bytes or 0) <= most_bytes and not (rules and out.count + rules.size > batch.MAX_JOBS)
 end
 
--- How many requests are in flight.
+-- Returns the number of requests in flight.
 function batch.in_flight(leases, riders) return redis.call('ZCARD', leases) - redis.call('ZCARD', riders) end
 
--- The number of the batch that a claim in a meta names, nil of a job that left alone.
+-- Returns the batch number in the claim of a meta, nil for a job that was sent alone.
 function batch.number(claim)
   local at = string.find(claim, '#', 1, true)
   return at and string.sub(claim, at + 1)
 end
 
--- Notes that the lease of a job of a batch ends. of: a table, whose field riders becomes how many riders less there are then.
+-- Records that the lease of a batch member ends. of: a table; its field riders becomes the number of members removed from the zset.
 function batch.ends(ending, number, id, of)
   local ids = ending[number]
   if not ids then
@@ -53,7 +53,7 @@ function batch.ends(ending, number, id, of)
   ids[#ids + 1] = id
 end
 
--- Takes the riders off whose leases end. Where the first job of a batch ends before its riders, one of these is counted in its place.
+-- Removes the members whose leases end. If the first job of a batch ends before the others, one of them is counted in its place.
 function batch.close(ending, riders)
   for _, ids in ipairs(ending) do
     local off = 0
@@ -68,8 +68,8 @@ function batch.close(ending, riders)
   end
 end
 
--- Takes riders off that have no lease, if the oldest ones are such: a program that knows no batches has taken their leases back, or
--- they were deleted by hand. Returns how many.
+-- Removes members without a lease, if they are among the oldest: a program without batches has taken their leases back, or
+-- they were deleted by hand. Returns their number.
 function batch.repair(leases, riders)
   local ids, gone = redis.call('ZRANGE', riders, 0, batch.LOOKS - 1), {}
   if #ids == 0 then return 0 end
@@ -80,19 +80,19 @@ function batch.repair(leases, riders)
   return #gone
 end
 
--- Until when a job that waits in a list waits for others to ride along: half of the time until it expires at most. A job that came with a
--- delay has its own time, and does not wait.
+-- Returns until when a job in a list waits for further batch members: at most half of the time until it expires. A job enqueued with a
+-- delay does not wait.
 local function patience(rules, job)
   local came, delayed, expires = codec.told(job)
   if delayed then return 0 end
   return came + (expires and math.min(rules.wait, math.floor((expires - came) / 2)) or rules.wait)
 end
 
--- Whether a job was in a process that crashed, and so leaves alone, by its meta.
+-- Returns whether the process of a job crashed, by the job's meta: such a job is sent alone.
 function batch.has_crashed(stored) return stored and string.match(stored, '^%d %d+ %d+ %d+ (%d+)') ~= '0' end
 
--- Where the lists of a flow are read, to go back there, before the first job of a batch is passed; false if the batch does not wait
--- for riders. list is nil of a job of later.
+-- Returns the read positions of a flow's lists before the first job of a batch is passed, so that gather can restore them; false if the
+-- batch does not wait for members. list is nil for a job of later.
 function batch.bookmark(rules, q, job, list, at)
   if rules.wait == 0 or not list or patience(rules, job) <= at then return false end
   local marks = {}
@@ -112,7 +112,7 @@ local function go_back(reader, q, marks, id, riders)
   for _, rider in ipairs(riders) do reader.handled[rider.id] = nil end
 end
 
--- The next job of a flow as batch.gather wants it; nil if there is none. latest: as for queue.peek_due.
+-- Returns the next job of a flow for batch.gather; nil if there is none. latest: as for queue.peek_due.
 local function next_rider(reader, q, at, latest)
   local due_id, due_time
   if q.due then due_id, due_time = queue.peek_due(q, latest) end
@@ -126,11 +126,11 @@ local function next_rider(reader, q, at, latest)
   return list.ids[list.at], stored, job, list
 end
 
--- Passes the jobs that ride along with a job, which was passed: those behind it, in their order, as long as they agree with it and fit.
--- from: what batch.bookmark has returned; room: bytes of bodies that the answer has left; may_ride(id, stored, job, at): whether nothing
--- else keeps a job. Returns the riders, each with id, stored and job, nil if there are none; or nil and until when the batch waits for more
--- jobs: then nothing was passed. In a bucket without flows, rules.ran_out and rules.short count the jobs and the requests that left while
--- nothing else waited: they say nothing of how full batches are while jobs wait.
+-- Passes the further members of a job's batch: the jobs behind it, in order, while they agree with it and fit. The job itself is passed.
+-- from: the result of batch.bookmark; room: bytes of bodies left in the reply; may_ride(id, stored, job, at): whether nothing else
+-- holds the job back. Returns the members, each with id, stored and job, or nil if there are none. Returns nil and a time if the batch
+-- waits for more jobs until then: nothing was passed. In a bucket without flows, rules.ran_out and rules.short count jobs and requests
+-- sent when the lists ran out: they do not show how full batches are while jobs wait.
 function batch.gather(rules, reader, q, id, job, from, at, latest, room, may_ride)
   local riders, agreement, payload = {}, codec.agreement(job), codec.payload_size(job)
   if agreement == codec.GOES_ALONE then return nil end

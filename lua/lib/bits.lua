@@ -1,5 +1,5 @@
 -- bits.lua: refuses a server that is built for 32 bits.
--- Whole numbers become text by string.format('%d'), in half the time of '%.0f'. On such a server it loses digits of a time.
+-- Whole numbers become text by string.format('%d'), in half the time of '%.0f'. On a 32-bit server it loses digits of a time.
 
 local bits = {}
 

@@ -1,5 +1,5 @@
--- bucket_pacer.lua: the pacer of a bucket as claim.lua and reserve.lua find it, with the bucket's settings, the engine's clock, what its
--- downstream says, its timetable and its batches.
+-- bucket_pacer.lua: the pacer of a bucket for claim.lua and reserve.lua, with the bucket's settings, the engine's clock, the state of
+-- its downstream, its timetable and its batches.
 
 --#include lib/batch.lua
 --#include lib/downstream.lua
@@ -9,13 +9,13 @@
 --#include lib/timetable.lua
 
 local bucket_pacer = {
-  STALE = 300000, -- microseconds; a bucket with jobs that can go is asked more often
-  ASK_LATER = -2, -- instead of a time: others are to be woken first
+  STALE = 300000, -- microseconds; dispatchers of a bucket with jobs that can go ask more often
+  ASK_LATER = -2, -- instead of a time: other dispatchers have to be woken first
 }
 
 -- Reads a bucket by the keys of its settings and its pace; nil if it is not configured. stepped and known_steps: see pacer.clock. Returns
--- also the values of further fields of the settings, whose names follow. In the bucket, base is its rate and bounds as they are configured
--- (see pacer.prepare), and own its pacer. A pace that is missing starts empty: the first slot is an interval away.
+-- also the values of further fields of the settings, whose names follow. In the bucket, base has its configured rate and bounds
+-- (see pacer.prepare), and own is its pacer. A missing pace starts empty: the first slot is an interval away.
 function bucket_pacer.open(conf, pace, stepped, known_steps, ...)
   local settings = redis.call('HMGET', conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'paused', 'weight', 'recheck', 'timetable',
     'batch', ...)
@@ -43,8 +43,8 @@ function bucket_pacer.open(conf, pace, stepped, known_steps, ...)
   return b, unpack(settings, 10, 9 + select('#', ...))
 end
 
--- Makes the pacer true for the next slot. Returns false if the bucket is closed beyond the horizon, and when to look again; see
--- timetable.choose. What holds in a stretch of a timetable is in the bucket's stretch then. ask: lead, horizon and leased;
+-- Prepares the pacer for the next slot. Returns false if the bucket is closed beyond the horizon, and when to ask again; see
+-- timetable.choose. For a stretch of a timetable, sets b.stretch to its settings. ask: lead, horizon and leased;
 -- unfinished: a function (see timetable.unfinished).
 function bucket_pacer.choose(b, ask, unfinished)
   local own, times = b.own, b.times
@@ -64,21 +64,21 @@ function bucket_pacer.write_clock(b)
   redis.call('HSET', b.pace, 'clock', text(b.clock), 'offset', text(b.offset), 'steps', text(b.steps))
 end
 
--- When to ask again where nothing may be decided now, else nil. expected: what the dispatcher says of the server's clock (see
--- pacer.is_unexpected), -1 it asks for the first time. If no dispatcher has asked for STALE then, the clock may have stepped and the
--- others have not found it.
+-- Returns when to ask again if nothing may be decided now, else nil. expected: the dispatcher's expectation of the server's clock (see
+-- pacer.is_unexpected), -1 at its first request. If then no dispatcher has asked for STALE, the clock may have stepped without
+-- being detected.
 function bucket_pacer.ask_again(b, expected)
   if pacer.is_unexpected(b.now, expected) then return b.now end
   return expected < 0 and b.is_stale and bucket_pacer.ASK_LATER or nil
 end
 
--- The clock has stepped back: flows that were looked at by the clock of before may have turns that are too late by the step.
+-- After a step back of the clock, flows that were served under the previous clock may have turns that are too late by the step.
 function bucket_pacer.recheck(conf)
   redis.call('HSET', conf, 'recheck', '0')
   return '0'
 end
 
--- Writes the pacer, the clock and what the downstream says.
+-- Writes the pacer, the clock and the downstream's state.
 function bucket_pacer.write(b)
   local state = b.own.state
   redis.call('HSET', b.pace, 'slot', text(state.slot), 'frac', text(state.frac), 'rate', state.rate, 'last', text(state.last),

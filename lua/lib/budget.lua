@@ -1,43 +1,43 @@
--- budget.lua: what departures cost, in a sliding window: the budgets of a bucket, a flow, a group or a pool. A budget is an amount of a
--- unit in a window. One more departure may go when its cost and all that is charged in the window are at most the amount.
+-- budget.lua: budgets of a bucket, a flow, a group or a pool. A budget is an amount of a unit in a sliding window. A departure may go if
+-- its cost and all charges in the window are at most the amount.
 --
 -- Charges are summed in SLICES slices of the window: a charge is in the slice of its departure, at the slot. A slice counts until its last
--- instant has left the window. As with quotas the window is longer by a margin (see quota.lua). So memory is bounded, a budget is never
--- passed, and about 3 % of it stay unused.
+-- instant is out of the window. As with quotas, the window is longer by a margin (see quota.lua). So memory is bounded, a budget is never
+-- exceeded, and about 3 % of it stay unused.
 --
--- A budget of at most an hour is spread, unless its burst is all of it: any part of the window has no more charges than that part of the
--- amount, the burst, one slice and one departure. That is the generic cell rate algorithm with a variable increment (ITU-T I.371, as in
+-- A budget of at most an hour is spread, unless its burst is all of it: any part of the window has at most that part of the
+-- amount, the burst, one slice and one departure. This is the generic cell rate algorithm with a variable increment (ITU-T I.371, as in
 -- pacer.lua): a charge moves `tat`, the theoretical arrival time, on by its part of the window, and a departure may go `back` before it.
--- tat is what the slices say, so what is given back makes no burst: it is the latest, over all slices, of the slice's begin with all that
--- was charged from then on. `since` is the slice of which that is so: what was charged before it does not matter. tat is later where jobs
--- wait for the budget: the burst comes back in quiet times only, or what left at once would do so again in each window.
+-- tat is computed from the slices, so refunds make no burst: it is the latest, over all slices, of the slice's begin plus all charges
+-- from then on. `since` is the slice with the latest value: charges before it do not matter. tat is later if jobs
+-- wait for the budget: the burst returns in quiet times only. Otherwise a burst would repeat in each window.
 --
--- Stored is a text for each budget, one behind the other, the slices oldest first, but for the newest one, which stands in the head:
+-- The stored form has a text for each budget, with the slices oldest first. The newest slice is in the head:
 --   "unit amount window total tat since newest sum open mean waits count;" then for each slice four digits of its number, and its sum
 --   window      microseconds, without the margin
 --   total       of all slices
---   newest, sum the number of the newest slice, and what it has; numbers count lengths of slices
---   open        what departures have reserved that are not settled yet
---   mean        of what the last departures reserved
---   waits       when the budget is to let a job go that was held by it, 0 none was
--- Amounts are whole numbers, times microseconds of the clock of the level. Where the amount or the window was changed each slice becomes
--- the one in which it ends; a new budget knows nothing of before.
+--   newest, sum the number of the newest slice, and its sum; a slice's number is its begin divided by the length of slices
+--   open        reservations of departures that are not settled yet
+--   mean        of the reservations of recent departures
+--   waits       when the budget allows the job that it holds back, 0 none
+-- Amounts are whole numbers, times microseconds of the clock of the level. After a change of the amount or the window, each slice is
+-- charged to the new slice that contains its end; a new budget starts without charges.
 
 --#include lib/quota.lua
 
 local budget = {
   SLICES = 100,
   WIDTH = 17, -- characters of a slice
-  ROUND = 10000, -- of the number of a slice four digits are kept
+  ROUND = 10000, -- modulus: four digits of the number of a slice are stored
   LARGEST = 9999999999999, -- sum of a slice
-  LEARNED = 16, -- departures that the mean follows
+  LEARNED = 16, -- weight of the mean: it follows about this many departures
   SPREAD = 3600000000, -- microseconds
-  HELD = 2000000, -- microseconds after which a job that was held has gone another way
+  HELD = 2000000, -- microseconds after which a held job no longer counts as held
 }
 
 local HEAD = '^([%l_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);()'
 
--- The rule of a budget. part: of the amount that it may be ahead if its window is at most SPREAD.
+-- Returns the rule of a budget. part: the part of the amount that may depart at once if the window is at most SPREAD.
 local function new_rule(unit, amount, window, part)
   local counted = window + math.min(math.ceil(window / 50), quota.MARGIN)
   local slice = math.ceil(counted / budget.SLICES)
@@ -45,7 +45,7 @@ local function new_rule(unit, amount, window, part)
     back = part < 1 and window <= budget.SPREAD and part * counted or nil }
 end
 
--- The budgets of a text "unit amount window;...". burst: percent of the amount that a budget of at most SPREAD may be ahead.
+-- Parses budgets, "unit amount window;...". burst: per cent of the amount that may depart at once if the window is at most SPREAD.
 function budget.rules(text, burst)
   local rules, part = {}, tonumber(burst or 100) / 100
   for unit, amount, window in string.gmatch(text or '', '([%l_-]+) (%d+) (%d+);') do
@@ -54,13 +54,13 @@ function budget.rules(text, burst)
   return rules
 end
 
--- The number and the sum of the slice that stands there. The base is said, as a miniredis takes a leading 0 for that of octal numbers.
+-- Return the number and the sum of the slice at a place. The base is explicit, as miniredis reads a leading 0 as octal.
 local function number_at(b, place) return b.newest - (b.newest - tonumber(string.sub(b.slices, place, place + 3), 10)) % budget.ROUND end
 local function sum_at(b, place) return tonumber(string.sub(b.slices, place + 4, place + budget.WIDTH - 1), 10) end
 local function slice_text(number, sum) return string.format('%04d%013d', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
 
--- Takes off the slices that have left the window at a time. tat is no later then than if all that is left were charged in the newest one:
--- what was used above the budget, or charged before the amount was lowered, holds back until it has left, and no longer.
+-- Removes the slices that are out of the window. Then tat is at most what it would be with the whole total in the newest slice. So
+-- charges above the budget, or from before the amount was lowered, hold jobs back only until they are out of the window.
 local function expire(b, now)
   local rule, at, size, before = b.rule, 1, #b.slices, b.total
   while at <= size and (number_at(b, at) + 1) * rule.slice + rule.counted <= now do
@@ -75,7 +75,7 @@ local function expire(b, now)
   end
 end
 
--- Adds a charge to the slice of a time, or to the newest one where that is newer.
+-- Adds a charge to the slice of a time, or to the newest one if that is newer.
 local function add(b, amount, at)
   local rule = b.rule
   local number = math.floor(at / rule.slice)
@@ -93,7 +93,7 @@ local function new(rule)
   return { rule = rule, total = 0, tat = 0, since = 0, newest = 0, sum = 0, open = 0, mean = 0, waits = 0, slices = '' }
 end
 
--- The texts of the budgets that are stored, as tables.
+-- Parses the stored budgets.
 local function read(text)
   local stored, at = {}, 1
   while true do
@@ -106,10 +106,10 @@ local function read(text)
   end
 end
 
--- The rule of a budget as it is stored, without a burst.
+-- Returns the rule of a stored budget, without a burst.
 local function rule_of(s) return new_rule(s.unit, s.amount, s.window, 1) end
 
--- What is stored of a budget that was another one, by its rule of today.
+-- Converts a stored budget of another amount or window to its current rule.
 local function changed(s, rule)
   local b, of_before = new(rule), rule_of(s)
   b.open, b.mean = s.open, s.mean
@@ -119,7 +119,7 @@ local function changed(s, rule)
   return b
 end
 
--- Takes what belongs to a rule from what is stored: the same unit and window, else the same unit.
+-- Removes the stored budget for a rule from the list and returns it: the same unit and window, else the same unit.
 local function take(stored, rule)
   local found
   for i, s in ipairs(stored) do
@@ -131,8 +131,8 @@ local function take(stored, rule)
   return found and table.remove(stored, found)
 end
 
--- The budgets of a level at a time of its clock, by its rules and the text that is stored, nil or false without one. Nil without rules,
--- which all that follows takes. changed says that they are to be stored, lasts_longer that what is stored counts longer than before.
+-- Opens the budgets of a level at a time of its clock, from its rules and the stored text (nil or false without one). Returns nil without
+-- rules; all functions accept that. changed: they are to be stored; lasts_longer: the stored text counts longer than before.
 function budget.open(rules, text, now)
   if #rules == 0 then return nil end
   local all, stored = { rules = rules, now = now, changed = false }, text and read(text) or {}
@@ -146,7 +146,7 @@ function budget.open(rules, text, now)
   return all
 end
 
--- The budgets that a text is of, as they are stored; nil without a text.
+-- Opens the budgets of a text with their stored rules; nil without a text.
 function budget.open_stored(text, now)
   if not text then return nil end
   local all, rules = read(text), {}
@@ -159,7 +159,7 @@ function budget.open_stored(text, now)
   return all
 end
 
--- When so much of a budget will have left that an amount is free.
+-- Returns when enough charges are out of the window for an amount to be free.
 local function frees(b, amount)
   local place, size = 1, #b.slices
   local missing = b.total + amount - b.rule.amount
@@ -176,8 +176,8 @@ local function frees(b, amount)
   return (last + 1) * b.rule.slice + b.rule.counted
 end
 
--- tat as it will be once so much has left that an amount is free. Only a budget that was passed has a later one than a whole budget makes:
--- it comes down as slices leave (see expire), and is then no later than what may be left beside that amount makes it.
+-- Returns tat at the time when enough charges are out of the window for an amount to be free. If the budget was exceeded, tat is later than
+-- in a full budget, and falls as slices expire (see expire). Then the result is its bound at that time.
 local function tat_beside(b, amount)
   local rule = b.rule
   local begins = b.newest * rule.slice
@@ -185,8 +185,8 @@ local function tat_beside(b, amount)
   return begins + math.max(rule.amount - amount, 0) * rule.per
 end
 
--- When a departure of these costs, one for each budget, may go, no earlier than `at`.
--- besides: costs that are to have room too, of a job that waits longer; nil none. More than a budget waits until all has left.
+-- Returns when a departure with these costs, one for each budget, may go, no earlier than `at`. besides: costs of a job that waits
+-- longer and that need room too; nil none. A cost above the amount waits until all charges are out of the window.
 function budget.ready(all, costs, at, besides)
   local ready = at
   if not all then return ready end
@@ -200,8 +200,8 @@ function budget.ready(all, costs, at, besides)
   return ready
 end
 
--- When a departure goes that has n others before it, if the first of them goes no sooner than `first`, and each reserves as much as the
--- last ones did; 1 where none did yet. own: its own costs; nil as the others. besides: those of a job that waits longer; nil none.
+-- Returns when a departure with n others before it goes, if the first goes no sooner than `first`, and each reserves as much as recent
+-- ones; 1 if none did yet. own: its own costs; nil for recent ones. besides: costs of a job that waits longer; nil none.
 function budget.leaves(all, n, first, own, besides)
   local at = first
   for i = 1, #all do
@@ -212,7 +212,7 @@ function budget.leaves(all, n, first, own, besides)
     local wanted = ahead + (own and own[i] or cost)
     local by = frees(b, math.min(wanted, rule.amount))
     if wanted > rule.amount then by = math.max(by, first) + (wanted - rule.amount) * rule.per end
-    -- What leaves at once is made up for in the same window.
+    -- A burst is paid back in the same window.
     local back = b.total + wanted <= rule.amount and rule.back or 0
     if rule.back then by = math.max(by, math.max(tat_beside(b, wanted), first) + ahead * rule.per - back) end
     if by > at then at = by end
@@ -220,13 +220,13 @@ function budget.leaves(all, n, first, own, besides)
   return at
 end
 
--- The time at which a charge counts that is made now: no earlier than the newest slices.
+-- Returns the time at which a charge made now counts: no earlier than the newest slices.
 function budget.not_before(all, at)
   for i = 1, #all do at = math.max(at, all[i].newest * all[i].rule.slice) end
   return at
 end
 
--- The job that budget.ready was asked of last waits for those that do not let it go then.
+-- Records that the job of the last budget.ready waits for the budgets that do not allow it at `at`.
 function budget.hold(all, at)
   for i = 1, #all do
     local b = all[i]
@@ -234,7 +234,7 @@ function budget.hold(all, at)
   end
 end
 
--- A departure of these costs goes at a time.
+-- Charges a departure with these costs at a time.
 function budget.charge(all, costs, at)
   if not all then return end
   all.changed = true
@@ -250,8 +250,8 @@ function budget.charge(all, costs, at)
   end
 end
 
--- Reads the nth slice of a budget, if there is one, into lists of numbers and of sums, in which correct changes them. The newest is the
--- first, and those before the nth were read.
+-- Reads the nth slice of a budget, if there is one, into the lists numbers and sums, which `correct` changes. The first is the newest
+-- slice. The slices before the nth must be read already.
 local function read_back(b, n)
   if not b.numbers then b.numbers, b.sums, b.unread = { b.newest }, { b.sum }, #b.slices end
   local place = b.unread - budget.WIDTH + 1
@@ -259,7 +259,7 @@ local function read_back(b, n)
   b.numbers[n], b.sums[n], b.unread = number_at(b, place), sum_at(b, place), place - 1
 end
 
--- The slices as they are stored, and what the newest one has.
+-- Returns the slices in stored form, and the sum of the newest one.
 local function slices_of(b)
   local numbers, sums = b.numbers, b.sums
   if not numbers then return b.slices, b.sum end
@@ -268,8 +268,8 @@ local function slices_of(b)
   return table.concat(texts), sums[1]
 end
 
--- Changes what is charged in the slice of that number. Where that is gone nothing is given back: a claim whose clock was ahead of that of
--- the settlement has dropped it. What is owed is then added to the next newer one.
+-- Changes the charge in the slice of a number. If the slice is missing, a refund is ignored: a claim with a later clock has
+-- dropped it. An additional charge goes to the next newer slice.
 local function correct(b, number, change)
   read_back(b, 1)
   local numbers, sums, n, newer, latest, slice, per = b.numbers, b.sums, 1, 0, 0, b.rule.slice, b.rule.per
@@ -293,7 +293,7 @@ local function correct(b, number, change)
   end
 end
 
--- What was reserved of the nth budget for a departure at a time is what it used now; it is not open any more.
+-- Replaces the reservation in the nth budget of a departure at `at` by its usage. The reservation is no longer open.
 function budget.settle(all, n, reserved, used, at)
   local b = all[n]
   local rule, number, open = b.rule, math.floor(at / b.rule.slice), b.open - reserved
@@ -303,9 +303,9 @@ function budget.settle(all, n, reserved, used, at)
   if (number + 1) * rule.slice + rule.counted > all.now then correct(b, number, used - reserved) end
 end
 
--- What earlier departures have charged to the nth budget is `used` now, all in all. requests: for each its amounts, and when it was charged
--- as its field `clock`. What they have charged too much is given back where they charged it, as far as that still counts. What they have
--- charged too little, or where it counts no more, is charged at a time. Returns whether something is free now.
+-- Replaces the charges of earlier requests to the nth budget by their total usage. requests: for each its amounts, and the time of its
+-- charge in the field `clock`. A surplus is refunded in the slices of these charges, as far as they still count. A deficit, also of
+-- charges that no longer count, is charged at `at`. Returns whether something is free now.
 local function settle_earlier(all, n, requests, clock, used, at)
   local b = all[n]
   local rule, charged, counts, newest = b.rule, 0, {}, b.newest
@@ -331,7 +331,7 @@ local function settle_earlier(all, n, requests, clock, used, at)
   return true
 end
 
--- The same for each budget, of what an outcome says: its requests, and what they have used.
+-- Does the same for each budget, with the requests and the usage of an outcome.
 function budget.settle_earlier(all, outcome, clock, at)
   local is_free = false
   for i = 1, all and #all or 0 do
@@ -341,14 +341,14 @@ function budget.settle_earlier(all, outcome, clock, at)
   return is_free
 end
 
--- What the last departures have reserved of each budget, at least 1.
+-- Returns the mean reservation of recent departures for each budget, at least 1.
 function budget.means(all)
   local means = {}
   for i = 1, #all do means[i] = math.max(all[i].mean, 1) end
   return means
 end
 
--- The text to store, '' of budgets of which nothing is charged and nothing open. One that was charged 0 is stored too while that counts:
+-- Formats the budgets for storage, '' if none has charges or open reservations. A recent charge of 0 is stored too:
 -- its departure may use more than it reserved.
 function budget.text(all)
   local parts, says_something = {}, false
@@ -362,7 +362,7 @@ function budget.text(all)
   return says_something and table.concat(parts) or ''
 end
 
--- Whether a text counts no more at a time.
+-- Returns whether no charge of a text counts any more at a time.
 function budget.has_ended(text, now)
   local at = 1
   while true do
@@ -374,7 +374,7 @@ function budget.has_ended(text, now)
   end
 end
 
--- How long texts of these rules count, in milliseconds; 0 without any.
+-- Returns how long texts of these rules count, in milliseconds; 0 without any.
 function budget.lasts(rules)
   local longest = 0
   for _, rule in ipairs(rules) do longest = math.max(longest, rule.counted + 2 * rule.slice) end

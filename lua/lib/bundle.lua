@@ -1,24 +1,24 @@
--- bundle.lua: bundles. A bundle is a number of jobs whose end is told once: when all of them have ended. A job of a bundle says so in its
--- body (see codec.lua), so that the script that ends it writes a callback; move_callbacks.lua counts the job when it takes that out, and
--- no other script knows bundles. A bundle is opened by open_bundle.lua, before its jobs come or while they do.
+-- bundle.lua: bundles. A bundle is a number of jobs with one callback, sent when all of them have ended. The body of a job names its
+-- bundle (see codec.lua), so the script that ends the job writes a callback; move_callbacks.lua counts the job when it removes that.
+-- No other script knows bundles. open_bundle.lua opens a bundle, before its jobs are enqueued or meanwhile.
 --
 --   bundles      hash  id -> "opened changed finished size done dead dropped cancelled caller url"
 --   bundle_ends  zset  id -> when it is forgotten, by the server's clock, microseconds
 --   bundle_callers  zset  id -> the digits of its caller (see callers.lua), of a bundle with a caller
 --
--- The times are microseconds. finished is when all had ended, 0 before; size how many jobs it has, 0 as long as that is not known. caller
--- is its letters (see callers.lua), "-" none. A dead letter that is redriven has been counted as dead: its body says so, and its next end
--- counts instead of that. A count is below 0 where that end is counted first.
+-- The times are microseconds. finished is when all had ended, 0 before; size the number of its jobs, 0 while unknown. caller
+-- is its letters (see callers.lua), "-" none. A redriven dead letter has been counted as dead: its body shows that, and its next end
+-- replaces that count. A count is negative if that end is counted first.
 --
--- A caller has no more bundles than it leaves free: one caller alone has half of MOST, two that want all have a third each. A bundle
--- without a caller is bounded by MOST alone. Programs that know no shares leave no entry in bundle_callers, and take none out.
+-- A caller has at most as many bundles as it leaves free: a single caller gets half of MOST, two callers 33 % each. Bundles
+-- without a caller are limited only by MOST. Programs without shares add no entry to bundle_callers, and remove none.
 
 --#include lib/callbacks.lua
 --#include lib/callers.lua
 
 local bundle = {
-  MOST = 10000, -- of a bucket
-  LIFE = 604800000000, -- microseconds that one is kept after its last change: seven days
+  MOST = 10000, -- per bucket
+  LIFE = 604800000000, -- microseconds that a bundle is kept after its last change: seven days
   CHUNK = 100,
   NO_CALLER = '-',
   NUMBERS = { 'opened', 'changed', 'finished', 'size', 'done', 'dead', 'dropped', 'cancelled' },
@@ -26,7 +26,7 @@ local bundle = {
 }
 local TEXT = '^(%d+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%S+) (.*)$'
 
--- The bundle of a text; nil of one that is none.
+-- Parses a bundle; nil for a text of another form.
 function bundle.parse(text)
   local b, parts = {}, text and { string.match(text, TEXT) } or {}
   if #parts == 0 then return nil end
@@ -41,10 +41,10 @@ function bundle.text(b)
   return table.concat(parts, ' ') .. ' ' .. b.caller .. ' ' .. b.url
 end
 
--- How many of its jobs have ended.
+-- Returns how many of its jobs have ended.
 function bundle.ended(b) return b.done + b.dead + b.dropped + b.cancelled end
 
--- Writes a changed bundle, and has its end told by a callback if that is what changed. tells: whose end is told: 'all', 'own' those with a
+-- Writes a changed bundle, and its callback if its end is what changed. tells: which ends get a callback: 'all', 'own' those with a
 -- URL of their own, or 'none'.
 function bundle.write(key, ends, id, b, now, tells, told)
   b.changed = now
@@ -56,12 +56,12 @@ function bundle.write(key, ends, id, b, now, tells, told)
   redis.call('ZADD', ends, string.format('%.0f', now + bundle.LIFE), id)
 end
 
--- Notes whose a bundle is.
+-- Records the caller of a bundle.
 function bundle.note_caller(makers_key, id, letters)
   if letters ~= bundle.NO_CALLER then redis.call('ZADD', makers_key, callers.digits(letters), id) end
 end
 
--- Takes the callers of bundles that are gone out. Returns how many there were.
+-- Removes the callers of bundles that no longer exist. Returns their number.
 local function forget(key, makers_key, ids)
   local gone = {}
   for i, stored in ipairs(#ids > 0 and redis.call('HMGET', key, unpack(ids)) or ids) do
@@ -70,18 +70,18 @@ local function forget(key, makers_key, ids)
   return #gone > 0 and redis.call('ZREM', makers_key, unpack(gone)) or 0
 end
 
--- Whether a caller may open another bundle, where `there` are open, and how many it has.
+-- Returns whether a caller may open another bundle if `there` are open, and how many it has.
 function bundle.may_open(key, makers_key, letters, there, now)
   if there >= bundle.MOST or letters == bundle.NO_CALLER then return there < bundle.MOST, 0 end
   local digits, free = callers.digits(letters), bundle.MOST - there
   local held = redis.call('ZCOUNT', makers_key, digits, digits)
-  if not callers.may_have(free, held) then -- some may be gone, without a word here
+  if not callers.may_have(free, held) then -- some may have been removed without an update here
     held = held - forget(key, makers_key, redis.call('ZRANGEBYSCORE', makers_key, digits, digits, 'LIMIT', now % held, bundle.CHUNK))
   end
   return callers.may_have(free, held), held
 end
 
--- Forgets bundles whose time is over. Returns how many are left.
+-- Removes expired bundles. Returns how many are left.
 function bundle.expire(key, ends, makers_key, now)
   local gone = redis.call('ZRANGEBYSCORE', ends, '-inf', string.format('%.0f', now), 'LIMIT', 0, bundle.CHUNK)
   if #gone > 0 then
@@ -93,7 +93,7 @@ function bundle.expire(key, ends, makers_key, now)
   if callers_known > there then
     forget(key, makers_key, redis.call('ZRANGE', makers_key, now % callers_known, now % callers_known + bundle.CHUNK - 1))
   end
-  -- Those that no time names came with the bucket from another pool.
+  -- Bundles without an end came with the bucket from another pool.
   if redis.call('ZCARD', ends) < there then
     local some = redis.call('HRANDFIELD', key, bundle.CHUNK, 'WITHVALUES')
     for i = 1, #some, 2 do

@@ -1,19 +1,19 @@
--- callbacks.lua: outcomes of jobs that are told to a URL. The script that ends a job writes its callback in the same run. A
--- dispatcher makes a job of another bucket of it, and takes it out once that job is in: see move_callbacks.lua. None is dropped or put
--- together with another one, so they count against the capacity of the bucket, and of the flow and the group of their jobs.
+-- callbacks.lua: reports outcomes of jobs to a URL. The script that ends a job writes its callback in the same run. A
+-- dispatcher enqueues it as a job of another bucket, and removes it once that job is admitted: see move_callbacks.lua. None is dropped or
+-- merged, so they count against the capacity of the bucket, and of the flow and the group of their jobs.
 --
---   callbacks        zset  name -> when it is to be handed out, by the server's clock, microseconds
+--   callbacks        zset  name -> when to hand it out, by the server's clock, microseconds
 --   callback_texts   hash  name -> text
---   callback_counts  hash  "f" and a flow, "g" and a group -> how many it has; of a bucket with flows. Programs that do not count
---                    callbacks leave it wrong, until no callback is left
+--   callback_counts  hash  "f" and a flow, "g" and a group -> its number of callbacks; in a bucket with flows. Programs that do not count
+--                    callbacks make it wrong, until no callback is left
 --
 -- The name is "at epoch id": when the job ended, microseconds, the number of its claims, and its id. So a dead letter that is
 -- redriven and dies again has two. The text is "first LF second LF body":
 --   first   the first line of the job's body in Redis (see codec.lua): it names the addresses
---   second  the head of its result (see results.lua), or the meta of a job that died while it was not being delivered; "7" of a job of a
---          bundle that was cancelled
---   body    of the answer, of a job with a result
--- That of a bundle that has finished is "bundle", "" and the bundle (see bundle.lua).
+--   second  the head of its result (see results.lua), or the meta of a job that died while it was not being delivered; "7" for a cancelled
+--          job of a bundle
+--   body    of the response, of a job with a result
+-- The text of a finished bundle is "bundle", "" and the bundle (see bundle.lua).
 
 --#include lib/codec.lua
 --#include lib/codes.lua
@@ -21,7 +21,7 @@
 
 local callbacks = { CHUNK = 500 }
 
--- The callbacks that a run writes. levels: '0' of a bucket without flows, '2' where these are in groups.
+-- Opens the callbacks of a run. levels: '0' for a bucket without flows, '2' if these are in groups.
 function callbacks.open(key, texts, now, counts, levels)
   return { key = key, texts = texts, at = string.format('%d', now), times = {}, pairs = {}, counts = counts, levels = levels, more = {} }
 end
@@ -36,7 +36,7 @@ local function count(more, levels, first, n)
   more[of_group] = (more[of_group] or 0) + n
 end
 
--- Notes one, to be written by callbacks.write.
+-- Records a callback, for callbacks.write.
 function callbacks.note(list, id, epoch, first, second, body)
   local name, n = string.format('%s %d ', list.at, epoch) .. id, #list.times
   list.times[n + 1], list.times[n + 2] = list.at, name
@@ -44,19 +44,19 @@ function callbacks.note(list, id, epoch, first, second, body)
   count(list.more, list.levels, first, 1)
 end
 
--- Notes that of a job that died while it was not being delivered, by its body and its meta, if it has one.
+-- Records the callback of a job that died while it was not being delivered, from its body and its meta, if any.
 function callbacks.note_dead(list, id, body, stored)
   if not codec.has_callback(body) then return end
   callbacks.note(list, id, codec.numbers(stored), string.match(body, '^[^\n]*'), stored, '')
 end
 
--- Notes that a job was cancelled while it waited, if it is in a bundle. No URL is told of that.
+-- Records that a waiting job was cancelled, if it is in a bundle. No URL is notified of that.
 function callbacks.note_cancelled(list, id, body, stored)
   if not codec.in_bundle(body) then return end
   callbacks.note(list, id, codec.numbers(stored), string.match(body, '^[^\n]*'), codec.CANCELLED, '')
 end
 
--- Writes what was noted.
+-- Writes the recorded callbacks.
 function callbacks.write(list)
   for from = 1, #list.times, callbacks.CHUNK do
     local to = math.min(from + callbacks.CHUNK - 1, #list.times)
@@ -66,7 +66,7 @@ function callbacks.write(list)
   for field, n in pairs(list.more) do redis.call('HINCRBY', list.counts, field, n) end
 end
 
--- Takes callbacks out, by their names. Returns those that were there.
+-- Removes callbacks by name. Returns those that existed.
 function callbacks.remove(key, texts, counts, levels, gone)
   local more, were = {}, {}
   for _, name in ipairs(gone) do
@@ -82,7 +82,7 @@ function callbacks.remove(key, texts, counts, levels, gone)
   return were
 end
 
--- How many there are of flows, or of groups, by their names; kind is 'f' or 'g'.
+-- Returns the numbers of callbacks of flows, or of groups, by their names; kind is 'f' or 'g'.
 function callbacks.counted(counts, kind, names)
   local fields, found = {}, {}
   for n, name in ipairs(names) do fields[n] = kind .. name end

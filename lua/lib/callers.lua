@@ -1,19 +1,19 @@
--- callers.lua: whose a job is. Its caller is kept in seven letters beside the job (see codec.lua), and in six digits of them once it has
--- ended, in place of the microseconds of the end of its dedupe window, which so comes up to two seconds later. A 0 before the number says
--- that there is a caller. Programs that know no callers read both as they read any others.
+-- callers.lua: the caller of a job. It is stored as seven letters with the job (see codec.lua). Once the job has
+-- ended, six digits replace the microseconds at the end of its dedupe window, which thus ends up to two seconds later. A leading 0
+-- marks a number with a caller. Programs without callers read both like any others.
 --
--- A job without a caller has none because a schedule, a hook, a callback or a program of the library made it, or because it came before
--- there were callers. The field callers of the settings tells the two apart, "from till":
---   from  jobs without a caller that came before belong to all callers, until they end
---   till  until then a program without callers may have let a job in under the id that the caller gave it, and so a job without
---         a caller may be the same job. One that comes under another id leaves a mark under that id in seen, with the state NAMED
+-- A job has no caller if a schedule, a hook, a callback or a program of the library enqueued it, or if it was enqueued before
+-- callers were introduced. The field callers of the settings separates the two, "from till":
+--   from  jobs without a caller from before that time belong to all callers, until they end
+--   till  until then a program without callers may have admitted a job under the caller's own id, so a job without
+--         a caller may be the same job. A job with another id leaves a mark under that id in seen, with the state NAMED
 
 --#include lib/codec.lua
 --#include lib/codes.lua
 
 local callers = { MARK = 13, NAMED = '1' }
 
--- The digits of a caller, by its letters.
+-- Returns the digits of a caller, by its letters.
 function callers.digits(letters)
   local n = 0
   for i = 1, #letters do
@@ -23,27 +23,27 @@ function callers.digits(letters)
   return string.format('%06d', n % 1000000)
 end
 
--- Whether a caller may have another one of what callers share: it has no more than it leaves free, and one that has nothing gets one.
+-- Returns whether a caller may have one more unit of a shared resource: at most as many as it leaves free, but a first one if any is free.
 function callers.may_have(free, held) return free > 0 and (held == 0 or held + 1 <= free) end
 
--- The end of a dedupe window as seen holds it, by the mark of a job with a caller.
+-- Returns the end of a dedupe window in the format of seen, by the mark of a job with a caller.
 function callers.ends(at, mark)
   return string.format('0%d', math.floor(at / 1000000) + 1) .. callers.digits(string.sub(mark, callers.MARK + 1))
 end
 
--- The letters of a caller in a job as it comes, '' none.
+-- Returns the letters of a caller in a sealed job, '' none.
 function callers.of(sealed) return string.match(sealed, '^.............%d+~?%d*(%a*)') or '' end
 
--- The letters of a caller behind the mark of a job (see codec.mark), nil none.
+-- Returns the letters of a caller behind the mark of a job (see codec.mark), nil none.
 function callers.letters(mark) return mark and #mark > callers.MARK and string.sub(mark, callers.MARK + 1) or nil end
 
--- Since when jobs without a caller belong to none, and until when one may be the same as that of a caller, by the settings.
+-- Returns since when jobs without a caller belong to nobody, and until when one may be a caller's job, by the settings.
 function callers.times(conf)
   local from, till = string.match(redis.call('HGET', conf, 'callers') or '', '^(%d+) (%d+)$')
   return tonumber(from or math.huge), tonumber(till or math.huge)
 end
 
--- Whether a job that is there may be that of a caller (its letters), by the body.
+-- Returns whether an existing job may belong to a caller (its letters), by the body.
 function callers.is_same(body, letters, conf, now)
   if letters == '' then return true end
   local came, owner = string.match(body, '^%S+ (%d+) .............%d+~?%d*(%a*)')
@@ -52,7 +52,7 @@ function callers.is_same(body, letters, conf, now)
   return owner == '' and (now < till or tonumber(came) < from)
 end
 
--- The same of one that has ended, by what seen holds.
+-- Returns the same for an ended job, by its text in seen.
 function callers.was_same(settled, letters, conf, now)
   if letters == '' then return true end
   local owner = callers.ended(settled)
@@ -60,10 +60,10 @@ function callers.was_same(settled, letters, conf, now)
   return now < select(2, callers.times(conf))
 end
 
--- The digits of the caller of a job that has ended, '' none.
+-- Returns the digits of the caller of an ended job, '' none.
 function callers.ended(settled) return string.byte(settled, callers.MARK) == 48 and string.sub(settled, -6) or '' end
 
--- What is answered for a job whose id is known: existing is the body of that job, ended what seen holds of it. Returns the code, and the
+-- Decides about a job whose id is known: existing is the body of that job, ended its text in seen. Returns the code, and the
 -- state of a duplicate that has ended; nil if the id is free again.
 function callers.known(existing, ended, sealed, fingerprint, conf, now)
   local print_of, state, ends
@@ -79,7 +79,7 @@ function callers.known(existing, ended, sealed, fingerprint, conf, now)
   return codes.DUPLICATE, tonumber(state)
 end
 
--- What is known of the job that a program without callers let in under another id: its body, what seen holds of it, or nil.
+-- Returns the job that a program without callers admitted under another id: its body, its text in seen, or nil.
 function callers.former(body, seen, id, now)
   local job = redis.call('HGET', body, id)
   if job then return string.match(job, '^%S+ %S+ .............%d+~?%d*(%a*)') == '' and job or nil, nil end
@@ -88,7 +88,7 @@ function callers.former(body, seen, id, now)
   return nil, tonumber(string.sub(settled, callers.MARK)) > now and settled or nil
 end
 
--- Has programs without callers take a job that comes under another id for known, for one dedupe window: fingerprint and letters are its.
+-- For one dedupe window, makes programs without callers recognize a job with another id: fingerprint and letters are of the job.
 function callers.name(conf, body, seen, seen_window, id, fingerprint, letters, now)
   local window, settled = tonumber(redis.call('HGET', conf, 'dedupe_window') or 0), redis.call('HGET', seen, id)
   if window <= 0 or redis.call('HEXISTS', body, id) == 1 or settled and tonumber(string.sub(settled, callers.MARK)) > now then return end

@@ -2,16 +2,16 @@
 --
 -- Field of the settings:
 --   changes  a line of JSON for each change, newest first: at (microseconds), by, action, and changes, a list of {field, before, after}.
---            action is "set" or "reset" of an operator; a process that writes its configuration has none. 20 lines are kept, 16 KB beside
---            the newest, and 200 bytes of each value
+--            action is "set" or "reset" by an operator; a process that writes its configuration has none. 20 lines are kept, 16 KB in
+--            addition to the newest, and 200 bytes of each value
 
 local changes = {
   COUNT = 20, BYTES = 16384, VALUE_BYTES = 200,
-  FOLLOWS = { generation = true, timetable = true, in_flight_rule = true }, -- fields that follow from others: not noted
+  FOLLOWS = { generation = true, timetable = true, in_flight_rule = true }, -- derived fields: not recorded
 }
 
--- Notes a change. names: the fields that were written; values: field -> {before, after}; differs: field -> whether it is to be noted.
--- Of a rate both fields are noted, as one alone says little. It returns how many fields were noted.
+-- Records a change. names: the written fields; values: field -> {before, after}; differs: field -> whether to record it.
+-- For a rate both fields are recorded, as one alone is meaningless. Returns how many fields were recorded.
 function changes.note(conf, now, by, action, names, values, differs)
   local noted = {}
   for _, name in ipairs(names) do

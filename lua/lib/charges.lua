@@ -1,15 +1,15 @@
--- charges.lua: what departures of a bucket, and their outcomes, charge to the budgets of the bucket, of a flow and its group, and of the
+-- charges.lua: charges departures of a bucket, and their outcomes, to the budgets of the bucket, of a flow and its group, and of the
 -- pool (see budget.lua).
 --
--- The hash …:charges has the texts of budgets: b of the bucket, f<flow> and g<group> of those that were charged within the longest window;
--- and first, the job that waits first for the bucket's budgets: "time id reserves". Others leave it room, until it departs or has not
--- asked for a while (see reservation.first): so a large job does not starve among small ones. A write looks, for each text that counts
--- longer now, at LOOKED_AT ones by chance and drops those that count no more; without one all of it expires. A pool has the same in its
--- pace: charges, first (of "bucket/id"), and charged_at and charged_offset: the server's time when they were written, and the offset of
+-- The hash …:charges has the texts of budgets: b of the bucket, f<flow> and g<group> if charged within the longest window;
+-- and first, the job that waits first for the bucket's budgets: "time id reserves". Other jobs leave it room until it departs or has not
+-- asked for a while (see reservation.first): so a large job does not starve among small ones. For each text that counts
+-- longer now, a write checks LOOKED_AT random texts and drops the expired ones; without writes the whole key expires. A pool has the same
+-- in its pace: charges, first (of "bucket/id"), and charged_at and charged_offset: the server's time of the write, and the offset of
 -- their clock, which follows steps of the server's clock.
 --
--- The claim tells of each job with a reservation what settle.lua is told again: "at pool_at reserved", the times of its charges by the
--- clocks of the engine and of the pool, 0 without a pool, and "unit:amount,...".
+-- For each job with a reservation the claim returns a text that settle.lua gets back: "at pool_at reserved", the times of its charges by
+-- the clocks of the engine and of the pool, 0 without a pool, and "unit:amount,...".
 
 --#include lib/budget.lua
 --#include lib/codes.lua
@@ -21,26 +21,26 @@
 
 local charges = {
   KEPT = 86400000, -- milliseconds beyond the window: keys expire by the server's clock, which may step forwards
-  ASKS = 1000000, -- microseconds after which a job that waits first asks again at the latest
+  ASKS = 1000000, -- microseconds after which the job that waits first asks again at the latest
   LOOKED_AT = 2,
-  MOST_READ = 65536, -- bytes of budgets of flows and groups that a claim reads: 3 ms, where every slice is charged
+  MOST_READ = 65536, -- bytes of budgets of flows and groups that a claim reads: 3 ms, if every slice is charged
   AT_ONCE = 4, -- bodies that a claim reads at first
 }
 
 local NONE = {}
 
--- What a job reserves of a unit that it does not name, by the bucket's setting default_reservation.
+-- Returns what a job reserves of a unit that it does not name, by the bucket's setting default_reservation.
 local function default_of(setting) return math.max(tonumber(setting or 1), 1) end
 
--- The rules of a bucket, of its flows and of its groups, and whether some flows or groups have their own; and what a job reserves of a
--- unit that it does not name: by the bucket's settings budgets, flow_budgets, group_budgets, own_budgets, budget_burst and
+-- Returns the rules of a bucket, of its flows and of its groups, whether some flows or groups have their own, and what a job reserves of a
+-- unit that it does not name. The arguments are the bucket's settings budgets, flow_budgets, group_budgets, own_budgets, budget_burst and
 -- default_reservation.
 local function rules_by(own, of_flow, of_group, some_have_own, burst, default)
   return { own = budget.rules(own, burst), flow = budget.rules(of_flow, burst), group = budget.rules(of_group, burst), burst = burst,
     some_have_own = some_have_own, default = default_of(default) }
 end
 
--- The same, by the key of the settings.
+-- Returns the same rules, by the key of the settings.
 local function rules_of(conf)
   return rules_by(unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst',
     'default_reservation'), 1, 6))
@@ -48,13 +48,13 @@ end
 
 local function no_rules(rules) return #rules.own + #rules.flow + #rules.group == 0 and not rules.some_have_own end
 
--- The rules of a flow, or of a group, by its own settings (see flow.settings), else of all.
+-- Returns the rules of a flow, or of a group: its own (see flow.settings), else the defaults.
 local function rules_for(level, of_all, burst)
   local own = level.settings and level.settings.budgets
   return own and budget.rules(own, burst) or of_all
 end
 
--- Reads the texts of the bucket's budgets, of the job that waits first, and of flows and groups, which get theirs as their field text.
+-- Reads the texts of the bucket's budgets and of the job that waits first. Sets the field text of flows and groups to theirs.
 local function read(key, flows, groups)
   if #flows + #groups == 0 then return unpack(redis.call('HMGET', key, 'b', 'first')) end
   local fields, levels = { 'b', 'first' }, {}
@@ -65,9 +65,9 @@ local function read(key, flows, groups)
   return unpack(texts, 1, 2)
 end
 
--- The budgets of a pool, by its keys; nil without any. stepped: microseconds by which a dispatcher has seen the server's clock step
--- forwards: what two of them tell of one step counts once. Only a claim can tell a step: where settles is set, no slice is over that was
--- not for the last claim, and the time of that claim stays.
+-- Opens the budgets of a pool, by its keys; nil without any. stepped: microseconds by which a dispatcher saw the server's clock step
+-- forwards; a step that two dispatchers report counts once. Only a claim can detect a step. So if settles is set, slices expire
+-- only up to the time of the last claim, and that time stays.
 local function of_pool(keys, now, stepped, settles)
   local text, burst = unpack(redis.call('HMGET', keys.conf, 'budgets', 'budget_burst'))
   if (text or '') == '' then return nil end
@@ -81,19 +81,19 @@ local function of_pool(keys, now, stepped, settles)
     stepped = stepped > 0 or is_back }
 end
 
--- The same by the settings that a claim has read; nil where neither the bucket nor its pool has budgets.
+-- Returns the same rules, from settings that a claim has read; nil if neither the bucket nor its pool has budgets.
 function charges.rules(shared, own, of_flows, of_groups, some_have_own, burst, default)
   local any = (own or '') ~= '' or (of_flows or '') ~= '' or (of_groups or '') ~= '' or some_have_own or shared and shared.budgets
   return any and rules_by(own, of_flows, of_groups, some_have_own, burst, default) or nil
 end
 
--- Nothing of a level is in flight, so nothing of its budgets is open: what is open was lost with leases.
+-- Clears the open reservations of a level without requests in flight: they were lost with leases.
 local function none_open(all)
   for i = 1, #(all or NONE) do all[i].open = 0 end
 end
 
--- What a claim charges. rules: see charges.rules; named and groups: its flows, see drr.lua; in_flight: its requests. The budgets of flows
--- and groups are read once it is their turn.
+-- Opens the charges of a claim. rules: see charges.rules; named and groups: its flows, see drr.lua; in_flight: its requests. The budgets
+-- of flows and groups are read at their turn.
 function charges.open(key, rules, now, clock, named, groups, shared, stepped, in_flight)
   local pooled = shared and shared.budgets and of_pool(shared.keys, now, stepped) or nil
   local text, first = read(key, NONE, NONE)
@@ -115,7 +115,7 @@ local function read_level(c, level, letter, of_all)
   if level.state.in_flight == 0 then none_open(level.budgets) end
 end
 
--- Reads those of a flow, and of its group.
+-- Reads the budgets of a flow and of its group.
 local function read_levels(c, f)
   if not f.name then return end
   read_level(c, f, 'f', c.rules.flow)
@@ -126,7 +126,7 @@ local function costs_of(all, amounts, default) return all and reservation.costs(
 
 local function impossible(all, amounts) return all and reservation.impossible(all.rules, amounts) end
 
--- The next job, by its body: what follows is asked of that. Returns whether it reserves more of a budget than there is.
+-- Selects the next job, by its body; the functions below use it. Returns whether it reserves more than the whole amount of a budget.
 function charges.is_impossible(c, f, job)
   local text, g, p = reservation.of(job), f.group, c.pool
   local amounts = reservation.amounts(text)
@@ -136,7 +136,7 @@ function charges.is_impossible(c, f, job)
     or p and impossible(p.all, amounts)
 end
 
--- When the job may go by the budgets of its flow or its group, no earlier than `at`. Nothing else of that level overtakes it.
+-- Returns when the job may go by the budgets of its flow or its group, no earlier than `at`. No other job of that level overtakes it.
 local function ready_in(c, level, at)
   if not level.budgets then return at end
   level.costs = costs_of(level.budgets, c.amounts, c.rules.default)
@@ -145,7 +145,7 @@ local function ready_in(c, level, at)
   return ready
 end
 
--- The same of both, and which of the two it waits for; nil none.
+-- Returns the same for flow and group together, and the one that it waits for; nil none.
 local function in_turn(c, f, at)
   if not f.name then return at, nil end
   local ready = ready_in(c, f, at)
@@ -154,7 +154,7 @@ local function in_turn(c, f, at)
   return ready, ready > at and f.group or nil
 end
 
--- When the job may go by the budgets of the bucket and of the pool.
+-- Returns when the job may go by the budgets of the bucket and of the pool.
 local function ready_of(c, id, at)
   local p = c.pool
   c.costs, c.waits_for_bucket, c.waits_for_pool = costs_of(c.own, c.amounts, c.rules.default), false, false
@@ -175,7 +175,7 @@ local function ready_of(c, id, at)
   return by_pool - shift
 end
 
--- The reservation as settle.lua is told of it: with what the job does not name. f: its flow.
+-- Formats the reservation for settle.lua, including units that the job does not name. f: its flow.
 local function told(c, text, amounts, f)
   local rules, default, g = c.rules, c.rules.default, f.group
   text = reservation.with(text, amounts, rules.own, default)
@@ -184,7 +184,7 @@ local function told(c, text, amounts, f)
   return c.pool and reservation.with(text, amounts, c.pool.all.rules, default) or text
 end
 
--- The job waits for the bucket or the pool: it is the first one, unless another one is.
+-- Records that the job waits first for the bucket or the pool, unless another one does.
 local function wait(c, f, id)
   local p, text = c.pool, told(c, c.text, c.amounts, f)
   if c.waits_for_bucket and (not c.first or c.first.id == id) then
@@ -195,9 +195,9 @@ local function wait(c, f, id)
   end
 end
 
--- When the job of charges.is_impossible may go that could at `at`: no later than latest. Else nil. If it waits for its flow or its group,
--- others go before it in the row (see drr.lua). If it waits for the bucket or the pool, that is noted, and when to ask again is returned
--- too. So is that where the run has read enough.
+-- Returns when the job of charges.is_impossible may go, from `at` to latest; else nil. If it waits for its flow or its group,
+-- the row (see drr.lua) goes on with others. If it waits for the bucket or the pool, that is recorded, and the time to ask again is
+-- the second result. The same applies once the run has read MOST_READ bytes.
 function charges.gate(c, shared, row, f, id, at, latest)
   if c.bytes > charges.MOST_READ then return nil, at end
   local ready, level = in_turn(c, f, at)
@@ -213,7 +213,7 @@ function charges.gate(c, shared, row, f, id, at, latest)
   return nil, math.min(ready, c.now + c.offset + charges.ASKS)
 end
 
--- That job departs at a time. The claim tells of it; out: see handout.lua.
+-- Charges the departure of that job at a time, and adds it to the reply; out: see handout.lua.
 function charges.depart(c, out, f, id, at)
   local p, pool_at = c.pool, 0
   budget.charge(f.budgets, f.costs, at)
@@ -228,8 +228,8 @@ function charges.depart(c, out, f, id, at)
   handout.tell_charges(out, out.count, string.format('%d %d', at, pool_at), told(c, c.text, c.amounts, f))
 end
 
--- Tells again what the jobs of an answer have charged that is given again. In a pool the charge may stand in a later slice than is told, as
--- it was put into the newest one.
+-- Repeats the charges of a repeated reply. In a pool the charge may be in a later slice than reported, because
+-- it went to the newest one.
 function charges.tell_again(out, conf, now, pool_keys)
   local rules = rules_of(conf)
   local p = pool_keys and of_pool(pool_keys, now, 0)
@@ -245,9 +245,9 @@ function charges.tell_again(out, conf, now, pool_keys)
   end
 end
 
--- The budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group, where all is nil of one that has none, and
--- costs are those of a job for each budget. of_flow and of_group: see flow.load; nil where there are none. job: its body, nil: one as the
--- last ones. Also returns what a job reserves of a unit that it does not name. Writes nothing.
+-- Returns the budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group. all is nil without budgets;
+-- costs are a job's costs for each budget. of_flow and of_group: see flow.load; nil if there are none. job: its body; nil: costs as of
+-- recent jobs. Also returns what a job reserves of a unit that it does not name. Writes nothing.
 function charges.look(conf, key, clock, of_flow, of_group, job)
   local rules = rules_of(conf)
   local default = rules.default
@@ -265,7 +265,7 @@ function charges.look(conf, key, clock, of_flow, of_group, job)
   return { own = with_costs(own), flow = with_costs(f and f.budgets), group = with_costs(g and g.budgets) }, default
 end
 
--- The same of a pool, with the offset of its clock. default: what charges.look returns of the job's bucket.
+-- Returns the same for a pool, with the offset of its clock. default: the second result of charges.look for the job's bucket.
 function charges.look_at_pool(keys, now, job, default)
   local p = of_pool(keys, now, 0)
   if not p then return { offset = 0 } end
@@ -273,7 +273,7 @@ function charges.look_at_pool(keys, now, job, default)
   return { all = p.all, costs = costs, offset = p.offset }
 end
 
--- Drops some texts that count no more.
+-- Drops some texts that no longer count.
 local function clean(key, clock, looked_at)
   local some = redis.call('HRANDFIELD', key, looked_at, 'WITHVALUES')
   for i = 1, #some, 2 do
@@ -281,7 +281,7 @@ local function clean(key, clock, looked_at)
   end
 end
 
--- Writes the budgets of the bucket, flows and groups that have changed. Returns those that count longer now: how many, and for how long.
+-- Writes the changed budgets of the bucket, flows and groups. Returns the number of texts that count longer now, and for how long.
 local function write(key, own, flows, groups)
   local texts, gone, longer, lasts = {}, {}, 0, 0
   local function note(field, all)
@@ -307,7 +307,7 @@ local function write_pool(p, now)
   if p.departed then redis.call('HDEL', p.keys.pace, 'first') end
 end
 
--- Writes what a claim has charged.
+-- Writes the charges of a claim.
 function charges.write(c)
   local rules, longer, lasts = c.rules, write(c.key, c.own, c.named, c.groups)
   if longer > 0 then
@@ -325,11 +325,11 @@ function charges.write(c)
   if c.pool then write_pool(c.pool, c.now) end
 end
 
--- Corrects what departures have charged, and returns whether something that a job of the bucket waits first for is free now. If one of
--- another bucket does, that is woken. outcomes: for each { text, part, requests, used }, what settle.lua was told, and the part of the
--- flow, which gets `refunded` if something of its flow or group is free; of one that settles earlier requests of a response these, and
--- what they used (see responses.lua). Each budget stays as it was charged: a claim finds out that it is another one now.
--- Flows are in ARGV behind first_flow, where levels says that there are some;
+-- Corrects the charges of departures, and returns whether the job of the bucket that waits first may have room now. Wakes the bucket of
+-- the pool's first job if the pool has room. outcomes: for each { text, part, requests, used }: the text of settle.lua and the part of the
+-- flow, which gets `refunded` if its flow or group has room; an outcome that settles earlier requests of a response has them
+-- and their usage (see responses.lua). Each budget keeps the rule of its charges: the next claim applies a changed rule.
+-- Flows are in ARGV behind first_flow, if levels has any.
 -- conf: the key of the bucket's settings; offset and of_claim: of its clock, and its time at the last claim.
 function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flow, pool_keys, now, channel)
   local of_flows, of_groups, some_have_own, default
@@ -337,7 +337,7 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
     of_flows, of_groups, some_have_own = unpack(redis.call('HMGET', conf, 'flow_budgets', 'group_budgets', 'own_budgets'))
   end
   local clock = now + tonumber(offset or 0)
-  clock = math.min(clock, tonumber(of_claim or clock)) -- a step of the server's clock forwards only a claim can tell
+  clock = math.min(clock, tonumber(of_claim or clock)) -- only a claim can detect a step of the server's clock forwards
   local flows, groups, of, by_name = {}, {}, {}, {}
   local function level_of(name)
     if of[name] or levels == codes.GROUPS and not string.find(name, '^%d+:') then return end -- a flow of other settings
@@ -363,7 +363,7 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
   local p = pool_keys and of_pool(pool_keys, now, 0, true)
   local freed, pool_freed = false, false
 
-  -- Whether something is free of a level that was not before. rest: what is used of a unit that is not in used, nil what was reserved.
+  -- Returns whether a level has room that it did not have. rest: usage of a unit that is not in used, nil as reserved.
   local function correct(all, reserved, used, rest, at)
     if not all then return false end
     local is_free = false
@@ -378,7 +378,7 @@ function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flo
     return is_free
   end
 
-  -- A flow that is not among the parts learns of what is free at its next turn.
+  -- A flow that is not among the parts uses the room at its next turn.
   local function settle_earlier(outcome, at, pool_at)
     local part, first_of = outcome.part, of[outcome.requests[1].flow] or NONE
     local is_free = budget.settle_earlier(first_of.budgets, outcome, 'at', at)

@@ -1,18 +1,18 @@
--- codec.lua: what Redis holds of a job, and the names of its states. Its twin in Go is envelope.go.
+-- codec.lua: the stored form of a job, and the names of its states. Its twin in Go is envelope.go.
 --
 --   body   "base time mark index header LF payload"
---          base + index is its number. Time is that of its enqueue, in microseconds. The mark is 11 characters of fingerprint,
+--          base + index is its number. Time is its enqueue time, in microseconds. The mark is 11 characters of fingerprint,
 --          one of kind and one of priority (k, h, n, l; f: critical, and before all others). The kind is c if the caller chose the id and
---          g if our client made it; in capitals if the job came with a delay. Behind the three digits of the index "~N": it expires
---          after N microseconds, and "^": it has a callback (see callbacks.lua). Between the two, first seven letters: whose the job
---          is (see callers.lua), then "=M": jobs
---          of the same M agree in all that a batch needs (see batch.lua). A job with "=!" leaves alone. Behind that "$" and what the
---          job reserves of budgets (see reservation.lua), ">" if another process than a dispatcher sends it, and "&" if it is in a bundle
---          (see bundle.lua), "&&" if it was redriven since, with "." before that if no URL is told of its end: then = is there in any
---          case. A ~ always stands before the letters and the =, for programs that know neither.
+--          g if our client made it; a capital letter if the job was enqueued with a delay. Behind the three digits of the index "~N": it
+--          expires after N microseconds, and "^": it has a callback (see callbacks.lua). Between the two, first seven letters: its
+--          caller (see callers.lua), then "=M": jobs
+--          with the same M agree in everything that a batch needs (see batch.lua). A job with "=!" is sent alone. Behind that "$" and its
+--          reservation of budgets (see reservation.lua), ">" if another process than a dispatcher sends it, and "&" if it is in a bundle
+--          (see bundle.lua), "&&" if it was redriven since, preceded by "." if its end is reported to no URL: then = is there in any
+--          case. A ~ always precedes the letters and the =, for programs that know neither.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number;
---          of a job with a caller the number begins with 0, and ends with six digits of the caller (see callers.lua)
+--          with a caller, the number begins with 0 and ends with six digits of the caller (see callers.lua)
 
 local codec = {
   QUEUED = '1', SCHEDULED = '2', IN_FLIGHT = '3', RETRYING = '4', DEAD = '5', DONE = '6', CANCELLED = '7', DROPPED = '8',
@@ -20,61 +20,61 @@ local codec = {
   META = '^(%d) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$',
 }
 
--- Whether one more crash makes a job poison, by its meta.
+-- Returns whether one more crash makes a job poison, by its meta.
 function codec.on_last_chance(stored, last_chance)
   return tonumber(string.match(stored, '^%d %d+ %d+ %d+ (%d+) ') or 0) >= last_chance
 end
 
--- What a body says to scripts: when the job came, whether it came with a delay, and when it expires (nil never).
+-- Returns when the job was enqueued, whether it was enqueued with a delay, and when it expires (nil never), by its body.
 function codec.told(body)
   local came, kind, expires = string.match(body, '^%-?%d+ (%d+) ...........(%a)%a?%d*~?(%d*)')
   if not came then return 0, false, nil end
   return tonumber(came), kind ~= string.lower(kind), expires ~= '' and tonumber(came) + tonumber(expires) or nil
 end
 
--- When a job came, by its body; nil of a body that cannot be read.
+-- Returns when a job was enqueued, by its body; nil for a body that cannot be read.
 function codec.came(body) return tonumber(string.match(body, '^%-?%d+ (%d+) ')) end
 
--- What is kept of an id that ended: the fingerprint, the state, and the end of its dedupe window; nil of '' or what cannot be read.
+-- Parses the text of an ended id: the fingerprint, the state, and the end of its dedupe window; nil for '' or an unreadable text.
 function codec.seen(text)
   local fingerprint, state, ends = string.match(text, '^(...........)(%d)(%d+)$')
   return fingerprint, state, tonumber(ends)
 end
 
--- Whether a job has a callback, by its body.
+-- Returns whether a job has a callback, by its body.
 function codec.has_callback(body) return string.match(body, '^%-?%d+ %d+ %S+%^ ') ~= nil end
 
--- Whether a job is in a bundle, by its body. It has a callback then.
+-- Returns whether a job is in a bundle, by its body. It has a callback then.
 function codec.in_bundle(body) return string.match(body, '^%-?%d+ %d+ %S+&%^ ') ~= nil end
 
--- Whether a job leaves before all others of its flow that are not critical, by its body: a client waits for it.
+-- Returns whether a job precedes all others of its flow that are not critical, by its body: a client waits for it.
 function codec.goes_first(body) return string.match(body, '^%-?%d+ %d+ ............(.)') == 'f' end
 
--- The same of a job as it comes.
+-- Returns the same for a sealed job.
 function codec.comes_first(sealed) return string.byte(sealed, 13) == 102 end
 
--- Whether a job is lent, by its body: another process than a dispatcher sends it.
+-- Returns whether a job is self-dispatched (lent), by its body: another process than a dispatcher sends it.
 function codec.is_lent(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end
 
--- In what a job has to agree with others to leave with them, by its body; "" if it names nothing of its own.
+-- Returns the values in which the jobs of a batch have to agree, by the body; "" if it has none of its own.
 function codec.agreement(body) return string.match(body, '^%S+ %S+ [^ =]+=([%w_!-]+)') or '' end
 
--- The mark of a job, by its body, and behind it the letters of its caller; nil of a body that cannot be read.
+-- Returns the mark of a job, by its body, followed by the letters of its caller; nil for a body that cannot be read.
 function codec.mark(body)
   local mark, caller = string.match(body, '^%-?%d+ %d+ (.............)%d+~?%d*(%a*)')
   return mark and mark .. caller
 end
 
--- The bytes of a payload, by the body.
+-- Returns the bytes of a payload, by the body.
 function codec.payload_size(body) return #body - (string.find(body, '\n', 1, true) or 0) end
 
--- The numbers of a meta, or those of a job that was never claimed.
+-- Parses the numbers of a meta; without a meta returns the numbers of a job that was never claimed.
 function codec.numbers(stored)
   local _, epoch, attempts, lost, crashes, owner, last = string.match(stored or '', codec.META)
   return tonumber(epoch or 0), tonumber(attempts or 0), tonumber(lost or 0), tonumber(crashes or 0), owner or '-', last or ''
 end
 
--- The text of a meta.
+-- Formats a meta.
 function codec.meta(state, epoch, attempts, lost, crashes, owner, last)
   return string.format('%s %d %d %d %d %s ', state, epoch, attempts, lost, crashes, owner) .. last
 end

@@ -1,20 +1,20 @@
 -- dedupe.lua: the ids of jobs that were settled, cancelled, dropped or purged. They are
--- remembered until their dedupe window ends, and never more of them than dedupe_max.
+-- remembered until their dedupe window ends, at most dedupe_max of them.
 --
 -- The hash seen holds the state of each id and the end of its window (see codec.lua). There are two windows:
--- dedupe_window, and a minute for ids that the client made. Ids of one window end in the order in which they came. So two
+-- dedupe_window, and a minute for ids that the client made. Ids of one window end in the order in which they were added. So two
 -- lists, seen_window and seen_minute, oldest first, name the ids to forget. After the window was shortened, older ids end
--- later than those behind them. They keep those in memory a little longer, and enqueue.lua reads the end itself.
+-- later than the ids behind them. They keep these in memory a little longer, and enqueue.lua reads the end itself.
 --
--- An id of the proxy names what a client wants done, by its Idempotency-Key. Once that is done, the id is remembered as any other. If
--- the job ended otherwise, its id is free: for a minute it is remembered only for an enqueue that is sent again after a lost reply. Such an
--- id may come again before that, and has one entry in seen_minute all the same: where its end is later than its place says, the entry
+-- An id of the proxy identifies a client's request, by its Idempotency-Key. Once that is done, the id is remembered as any other. If
+-- the job ended otherwise, the id is free: for a minute it is remembered only for an enqueue repeated after a lost reply. Such an
+-- id may be used again before, and still has one entry in seen_minute: if its end is later than its place in the list, the entry
 -- moves to the end of the list.
 --
--- Above dedupe_max the callers that have the most ids lose their oldest ones: so no caller has the ids of others forgotten. The field
--- seen_of:<digits> of …:count says how many a caller has (see owned.lua), of those that end at seen_from or later: "number number" for the
--- two lists, from when this program began to count. Others, of older programs, are lost by their age. An id that stays although it is the
--- oldest moves to the end of its list, before the last one: that is the one that ends last (see relocate.lua).
+-- Above dedupe_max the callers with the most ids lose their oldest ones: so no caller can push out the ids of others. The field
+-- seen_of:<digits> of …:count is the number of a caller's ids (see owned.lua) that end at seen_from or later: "number number" for the
+-- two lists, from when this program began to count. Ids of older programs are dropped by their age. An id that stays although it is the
+-- oldest moves to the end of its list, before the last one: the last one ends last (see relocate.lua).
 
 --#include lib/callers.lua
 --#include lib/codec.lua
@@ -24,13 +24,13 @@
 local dedupe = {
   PROXY = 'proxy-', -- see ProxyID of caller.go
   CHUNK = 500,
-  MINUTE = 60000000, -- microseconds: our client sends no second job under an id that it has made
+  MINUTE = 60000000, -- microseconds: our client sends no second job under an id that it made
   OF = 'seen_of:',
-  LOOKS = 1000, -- at ids of a list that may be forgotten, in a run
-  SPARE = 8, -- of so many ids one may be there above the most, until those of the right callers are found
+  LOOKS = 1000, -- ids of a list that a run checks for removal
+  SPARE = 8, -- one id in SPARE may exceed the maximum, until ids of the right callers are found
 }
 
--- The ids that a run of the script remembers: window and max as in the settings; the keys seen, seen_window, seen_minute and count.
+-- Opens the ids that a run remembers: window and max as in the settings; the keys seen, seen_window, seen_minute and count.
 function dedupe.open(window, max, now, seen, seen_window, seen_minute, count)
   local d = { window = window, max = max, now = now, seen = seen, fields = {}, lists = { seen_window, seen_minute }, ids = { {}, {} },
     count = count, of = {} }
@@ -40,12 +40,12 @@ end
 
 local function is_of_proxy(id) return string.sub(id, 1, #dedupe.PROXY) == dedupe.PROXY end
 
--- Whether an id is free although it is remembered (ended is what seen holds): a client of the proxy asks again for what was not done.
+-- Returns whether a remembered id is free (ended is its text in seen): a client of the proxy repeats a request that was not done.
 function dedupe.is_free(id, ended)
   return is_of_proxy(id) and string.sub(ended, 12, 12) ~= codec.DONE
 end
 
--- From which end of its window on an id of a list counts for its caller.
+-- Returns from which end of its window on an id of a list counts for its caller.
 local function counted_from(d, n)
   if not d.from then
     d.stored_from = redis.call('HGET', d.count, 'seen_from')
@@ -56,7 +56,7 @@ local function counted_from(d, n)
   return d.from[n]
 end
 
--- The digits of the caller for whom an id of a list counts, by what seen holds of it; nil where it counts for none.
+-- Returns the digits of the caller for whom an id of a list counts, by its text in seen; nil for none.
 local function owner_of(d, n, stored)
   if tonumber(string.sub(stored, 13)) < counted_from(d, n) or string.sub(stored, 12, 12) == callers.NAMED then return nil end
   return callers.ended(stored)
@@ -66,7 +66,7 @@ local function count_for(d, digits, by)
   if digits then d.of[digits] = (d.of[digits] or 0) + by end
 end
 
--- Writes what was counted.
+-- Writes the counts.
 local function write_counts(d)
   if d.from and not d.stored_from and d.window > 0 then
     d.stored_from = string.format('%d %d', unpack(d.from))
@@ -78,7 +78,7 @@ local function write_counts(d)
   d.of = {}
 end
 
--- Notes the job of a mark (see codec.mark) and the code of the state that it ended in.
+-- Records the ended job of a mark (see codec.mark), with the code of its final state.
 function dedupe.add(d, id, mark, code)
   if d.window <= 0 then return end
   local kind = string.byte(mark, 12)
@@ -107,7 +107,7 @@ local function move_back(d, list, ends)
   end
 end
 
--- Forgets the ids at the head of the nth list whose window has ended, up to a number. Most runs find that the first one has not.
+-- Forgets up to `most` ids at the head of the nth list whose window has ended. Usually the first id has not ended.
 local function forget(d, nth, most)
   local list = d.lists[nth]
   local first = redis.call('LINDEX', list, 0)
@@ -131,13 +131,13 @@ local function forget(d, nth, most)
   in_chunks('HDEL', d.seen, gone)
 end
 
--- Forgets ids whose window has ended, up to a number of each list; 500 or fewer.
+-- Forgets ids whose window has ended, up to `most` per list; 500 or fewer.
 function dedupe.forget(d, most)
   for n = 1, 2 do forget(d, n, most) end
   write_counts(d)
 end
 
--- Forgets ids of the nth list, of callers that have more than a level; the oldest of all without one. Returns how many.
+-- Forgets ids of the nth list, of callers with more than a level; without a level, the oldest. Returns their number.
 local function make_room(d, nth, excess, all, level)
   local list, gone, looked = d.lists[nth], 0, 0
   local looks = math.min(redis.call('LLEN', list), dedupe.LOOKS)
@@ -164,10 +164,10 @@ local function make_room(d, nth, excess, all, level)
   return gone
 end
 
--- Writes the noted ids. Forgets ids whose window ended, and if there are too many the oldest of the callers that have the most: first those
+-- Writes the recorded ids. Forgets ids whose window ended, and above the maximum the oldest of the callers with the most ids: first ids
 -- that end within a minute.
 function dedupe.write(d)
-  -- More ids are forgotten than come, so that ended ones do not pile up.
+  -- More ids are forgotten than added, so that ended ones do not pile up.
   for n = 1, 2 do forget(d, n, math.min(2 * #d.ids[n] + 10, dedupe.CHUNK)) end
   in_chunks('HSET', d.seen, d.fields)
   for n = 1, 2 do in_chunks('RPUSH', d.lists[n], d.ids[n]) end

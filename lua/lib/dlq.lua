@@ -1,13 +1,14 @@
--- dlq.lua: the dead letters of a bucket, and their bytes. Every script that adds a dead letter,
--- removes one, or asks whether there is room for more includes it.
+-- dlq.lua: the dead letters of a bucket, and their bytes. Every script that adds or removes a dead letter,
+-- or checks whether there is room for more, includes it.
 --
 -- A dead letter counts with the lengths of its id, body, meta and attempts. Their sum is dead_bytes of …:count.
 -- A counter may be lost, or missing in older data. So dlq.audit sums up all dead letters again, a chunk at
 -- a time in the order of their deaths. dead_walk of …:count holds its progress, "time bytes". add and remove
 -- change that sum too, so that it is exact at the end.
 --
--- dead_of:<digits> and dead_bytes_of:<digits> of …:count say how many dead letters a caller has (see callers.lua; no digits: jobs without a
--- caller), and their bytes. Those of older programs count for nobody. What a fault left there goes when the bucket has no dead letters.
+-- dead_of:<digits> and dead_bytes_of:<digits> of …:count are the number of dead letters of a caller (see callers.lua; no digits: jobs
+-- without a caller), and their bytes. Dead letters of older programs count for nobody. Wrong counts end when the bucket has no dead
+-- letters.
 
 --#include lib/callers.lua
 --#include lib/codes.lua
@@ -16,8 +17,8 @@
 
 local dlq = {
   AUDIT = 200, -- dead letters that one audit sums up
-  PATROL = 15000000, -- microseconds until a dispatcher has dropped what its retention has ended for
-  GUESS = 60000000, -- microseconds to wait if it is not known when there is room
+  PATROL = 15000000, -- microseconds until a dispatcher has dropped the dead letters whose retention has ended
+  GUESS = 60000000, -- microseconds to wait if it is unknown when there is room
   OF = 'dead_of:', BYTES_OF = 'dead_bytes_of:',
 }
 
@@ -33,14 +34,14 @@ local function write_walk(count, upto, sum)
   redis.call('HSET', count, 'dead_walk', string.format('%d %d', upto, sum))
 end
 
--- Counts bytes of dead letters of one time.
+-- Counts bytes of dead letters that died at a time.
 local function change(count, time, bytes)
   redis.call('HINCRBY', count, 'dead_bytes', string.format('%d', bytes))
   local upto, sum = read_walk(count)
   if upto and time <= upto then write_walk(count, upto, sum + bytes) end
 end
 
--- The digits of the caller of a job by its mark (see codec.mark), '' none.
+-- Returns the digits of the caller of a job by its mark (see codec.mark), '' none.
 local function caller_of(mark)
   return mark and #mark > callers.MARK and callers.digits(string.sub(mark, callers.MARK + 1)) or ''
 end
@@ -54,7 +55,7 @@ local function charge(count, digits, number, bytes)
   end
 end
 
--- Adds jobs. Their metas and attempts are written already and do not change any more. marks: of each; see codec.mark.
+-- Adds dead letters. Their metas and attempts are written already and no longer change. marks: of each; see codec.mark.
 function dlq.add(dead, body, meta, tried, count, now, ids, marks)
   if #ids == 0 then return end
   local bytes, scores, numbers, sizes = 0, {}, {}, {}
@@ -69,7 +70,7 @@ function dlq.add(dead, body, meta, tried, count, now, ids, marks)
   for digits, number in pairs(numbers) do charge(count, digits, number, sizes[digits]) end
 end
 
--- Takes one away, before its body, its meta and its attempts change or go. mark: see codec.mark.
+-- Removes a dead letter, before its body, its meta and its attempts change. mark: see codec.mark.
 function dlq.remove(dead, body, meta, tried, count, id, mark)
   local time = redis.call('ZSCORE', dead, id)
   if not time then return end
@@ -79,7 +80,7 @@ function dlq.remove(dead, body, meta, tried, count, id, mark)
   charge(count, caller_of(mark), -1, -bytes)
 end
 
--- The bounds of the bucket on dead letters and on their bytes; math.huge without a bound, as in older
+-- Returns the bounds of the bucket on dead letters and on their bytes; math.huge without a bound, as in older
 -- settings.
 function dlq.bounds(capacity, most, bytes)
   most, bytes = tonumber(most), tonumber(bytes)
@@ -88,26 +89,26 @@ function dlq.bounds(capacity, most, bytes)
   return most or math.huge, bytes or math.huge
 end
 
--- Why no job is let in, which may become a dead letter: a code with how many there are and may be, or nil.
+-- Returns why no job is admitted that may become a dead letter: a code, the present number and the maximum; or nil.
 function dlq.full(there, bytes, most, most_bytes)
   if there >= most then return codes.DEAD_FULL, there, most end
   if bytes >= most_bytes then return codes.DEAD_TOO_LARGE, bytes, most_bytes end
 end
 
--- The same of a bucket that has some, by its settings; nil where they are dropped instead.
+-- Returns the same for a bucket with dead letters, by its settings; nil if they are dropped instead.
 function dlq.full_of(conf, there, bytes, capacity)
   local dead_drop, dead_capacity, dead_max_bytes = unpack(redis.call('HMGET', conf, 'dead_drop', 'dead_capacity', 'dead_max_bytes'))
   if dead_drop ~= '1' then return dlq.full(there, bytes, dlq.bounds(capacity, dead_capacity, dead_max_bytes)) end
 end
 
--- Who may have more dead letters though the bucket is full (code, there and most: of dlq.full): a caller that has no more than it leaves
--- free of twice the bound. Of each other caller half the bound counts at most: what a caller had in the bucket when it became full may
--- have become dead letters beyond any share. So a caller that is alone has the bound, and no caller keeps others out.
+-- Returns the callers that may have more dead letters although the bucket is full (code, there and most: of dlq.full): a caller may have at
+-- most as many as it leaves free of twice the bound. Each other caller counts with at most half the bound: jobs that it had in the bucket
+-- may have become dead letters beyond any share. So a single caller has the bound, and no caller keeps others out.
 function dlq.shares(count, code, there, most)
   return { held = owned.all(count, code == codes.DEAD_FULL and dlq.OF or dlq.BYTES_OF), there = there, most = most, known = {} }
 end
 
--- Whether a job may get in all the same. letters: of its caller.
+-- Returns whether a job may be admitted nevertheless. letters: of its caller.
 function dlq.may_have(shares, letters)
   local known = shares.known[letters]
   if known ~= nil then return known end
@@ -125,7 +126,7 @@ function dlq.may_have(shares, letters)
   return known
 end
 
--- How long until there is room, in microseconds; negative where that is a guess. More than one may have to go.
+-- Returns how long until there is room, in microseconds; negative for a guess. More than one dead letter may have to be removed.
 function dlq.wait(dead, code, there, most, retention, now)
   if retention == 0 then return -dlq.GUESS end
   local rank = code == codes.DEAD_FULL and there - most or 0
@@ -134,14 +135,14 @@ function dlq.wait(dead, code, there, most, retention, now)
   return code == codes.DEAD_FULL and wait or -wait
 end
 
--- Forgets what callers have: there are no dead letters.
+-- Removes the counts of callers: there are no dead letters.
 local function forget_callers(count)
   for _, prefix in ipairs({ dlq.OF, dlq.BYTES_OF }) do
     for digits in pairs(owned.all(count, prefix) or {}) do redis.call('HDEL', count, prefix .. digits) end
   end
 end
 
--- Goes on to sum up the dead letters.
+-- Continues to sum up the dead letters.
 function dlq.audit(dead, body, meta, tried, count)
   local upto, sum = read_walk(count)
   sum = sum or 0

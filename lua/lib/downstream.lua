@@ -1,46 +1,46 @@
--- downstream.lua: what the answers of a downstream say of the pace: a hold, the adaptive rate, and the circuit breaker
--- (Nygard, Release It!, 2007). It is kept for a scope: a flow, a bucket or a pool.
+-- downstream.lua: adjusts the pace to the responses of a downstream: a hold, the adaptive rate, and the circuit breaker
+-- (Nygard, Release It!, 2007). The state is kept per scope: a flow, a bucket or a pool.
 --
--- A hold is a time before which the scope sends nothing. The adaptive rate is below the rate in force (see
--- rates.lua): an answer that asks for less cuts it, and it climbs back while others come. The breaker opens after failures in a row.
--- While it is open the scope is held. After that one job departs, the probe, and the scope is held until its outcome is there, or its
+-- A hold is a time before which the scope sends nothing. The adaptive rate is below the effective rate (see
+-- rates.lua): a response that asks for less cuts it, and accepted requests raise it again. The breaker opens after failures in a row.
+-- While it is open, the scope is held. Then one job departs, the probe, and the scope is held until the probe has an outcome or its
 -- lease is over.
 --
--- The text of a scope, which there is while it has something to say:
+-- The text of a scope, stored while any of these is active:
 --   "till rate_count rate_per breaker failures cut since accepted grown opened first open_for heard reason", with commas
---   till      the scope sends nothing before
---   rate_count, rate_per  the adaptive rate, 0 of both: none
+--   till      the scope sends nothing before this time
+--   rate_count, rate_per  the adaptive rate; both 0: none
 --   breaker   see downstream.CLOSED
 --   failures  in a row
---   cut       when the rate was cut last
---   since, accepted  since then so many requests were accepted
---   grown     when the rate was raised last
---   opened    when the breaker opened last: of jobs that were claimed earlier, the outcome says nothing of the probe
---   first     when it opened first, since it was closed
---   open_for  how long it is open, microseconds
---   heard     when an answer changed the text last
---   reason    of that answer, one word
--- A flow has it in front of its own text (see flow.lua), a bucket in the field `down` of its pace, a pool in that of the
--- pool's pace. Times are of the engine's clock, but those of a pool of the server's.
+--   cut       when the rate was last cut
+--   since, accepted  number of requests accepted since that time
+--   grown     when the rate was last raised
+--   opened    when the breaker last opened: outcomes of jobs claimed before then do not count for the probe
+--   first     when it first opened since it was last closed
+--   open_for  how long it stays open, microseconds
+--   heard     when a response last changed the text
+--   reason    of that response, one word
+-- In a flow, it precedes the flow's own text (see flow.lua). In a bucket or a pool, it is the field `down` of the pace.
+-- Times are of the engine's clock; in a pool, of the server's clock.
 
 --#include lib/codes.lua
 
 local downstream = {
   CLOSED = 0, OPEN = 1, HALF_OPEN = 2,
-  CUT = 0.85, -- of what was accepted; to half where that is not known
-  EASED = 0.95, -- of the rate, where a short hold comes with the answer; or to what was accepted, where that is less
-  SHORT = 2000000, -- microseconds: the longest such hold
-  STEADY = 8, -- so many times a short hold lasts, the rate stays as it is after it
-  CLIMB = 60000000, -- microseconds in which an accepting downstream gets the whole configured rate back
-  LEAST = 500000, -- microseconds that a count must have lasted
-  PACED = 1000000, -- microseconds that one accepted request counts for at most, or two intervals where that is more
-  KEPT = 86400000000, -- microseconds after which a scope without answers is as good as new
+  CUT = 0.85, -- of the accepted rate; half of the rate if the accepted rate is unknown
+  EASED = 0.95, -- of the rate, if the response has a short hold; or the accepted rate if lower
+  SHORT = 2000000, -- microseconds: the longest short hold
+  STEADY = 8, -- after a short hold the rate is not raised for this many times its length
+  CLIMB = 60000000, -- microseconds in which an accepting downstream returns to the whole configured rate
+  LEAST = 500000, -- microseconds that a count of accepted requests must cover
+  PACED = 1000000, -- microseconds that one accepted request counts for at most; or two intervals if longer
+  KEPT = 86400000000, -- microseconds after which a scope without responses is forgotten
 }
 
 local FIELDS = { 'till', 'rate_count', 'rate_per', 'breaker', 'failures', 'cut', 'since', 'accepted', 'grown', 'opened', 'first',
   'open_for', 'heard' }
 
--- What a text says; nil where there is none.
+-- Parses a text; nil if there is none or it cannot be read.
 function downstream.read(text)
   if not text then return nil end
   local numbers, reason = string.match(text, '^([%d,]+),([^,]*)$')
@@ -54,7 +54,7 @@ function downstream.read(text)
   return down
 end
 
--- What is kept of a scope that has nothing to say but that reason.
+-- Returns an empty state with a reason.
 function downstream.new(reason)
   local down = { reason = reason }
   for _, field in ipairs(FIELDS) do down[field] = 0 end
@@ -67,19 +67,19 @@ function downstream.write(down)
   return table.concat(numbers, ',') .. ',' .. down.reason
 end
 
--- Whether there is nothing left to say, by that clock.
+-- Returns whether the state has no effect any more at a time of its clock.
 function downstream.is_over(down, clock)
   return down.till <= clock and down.rate_count == 0 and down.breaker == downstream.CLOSED and down.failures == 0
     or down.till + downstream.KEPT <= clock and down.heard + downstream.KEPT <= clock
 end
 
--- When there will be nothing left to say, if no answer comes.
+-- Returns when the state will have no effect, if no response arrives before.
 function downstream.ends(down)
   if down.rate_count == 0 and down.breaker == downstream.CLOSED and down.failures == 0 then return down.till end
   return math.max(down.till, down.heard) + downstream.KEPT
 end
 
--- The settings that hold for a scope: those given (see pacer.prepare), with the adaptive rate where it is slower. prepare is
+-- Returns the settings of a scope (see pacer.prepare), with the adaptive rate if that is slower. prepare is
 -- pacer.prepare.
 function downstream.adapted(down, s, prepare)
   if down.rate_count == 0 then return s end
@@ -90,13 +90,13 @@ function downstream.adapted(down, s, prepare)
   return prepare(slower)
 end
 
--- A job of the scope departs at that time. down.lease is how long its outcome may take.
+-- Records a departure of the scope. down.lease is how long its outcome may take.
 function downstream.depart(down, at)
   if down.breaker ~= downstream.CLOSED then down.breaker, down.till = downstream.HALF_OPEN, at + down.lease end
 end
 
--- What settings say of answers: "scope max_hold floor failures open_for max_open disable_after", times in microseconds, the floor in
--- percent. scope: f flow, b bucket, p pool, n none.
+-- Parses the rules for responses: "scope max_hold floor failures open_for max_open disable_after", times in microseconds, the floor in
+-- per cent. scope: f flow, b bucket, p pool, n none.
 function downstream.rules(text)
   local scope, max_hold, floor, failures, open_for, max_open, disable_after =
     string.match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)')
@@ -105,21 +105,21 @@ function downstream.rules(text)
     open_for = tonumber(open_for), max_open = tonumber(max_open), disable_after = tonumber(disable_after) or 0 }
 end
 
--- Answers of one scope, to be filled by downstream.note: so many accepted requests, of which the last was claimed at that time.
--- Times of claims are of the server's clock.
+-- Returns a collection of responses of one scope, for downstream.note: the number of accepted requests, and when the last was claimed.
+-- Claim times are of the server's clock.
 function downstream.listen(accepted, accepted_at)
   return { accepted = accepted or 0, throttled = 0, failed = 0, accepted_at = accepted_at or 0, throttled_at = 0, failed_at = 0,
     unsent_at = 0, wait = 0 }
 end
 
--- Adds that an accepted response asks to be left alone for a time; heard may be nil.
+-- Adds the hold that an accepted response asks for, in microseconds; heard may be nil.
 function downstream.rest(heard, wait, reason)
   heard = heard or downstream.listen()
   heard.wait, heard.reason = math.max(heard.wait, wait), reason
   return heard
 end
 
--- The answers of two; the first may be nil.
+-- Adds two collections of responses; the first may be nil.
 function downstream.add(heard, more)
   if not heard then return more end
   for _, field in ipairs({ 'accepted', 'throttled', 'failed' }) do heard[field] = heard[field] + more[field] end
@@ -132,8 +132,8 @@ end
 
 local THROTTLED, FAILED = codes.SIGNAL_THROTTLED, codes.SIGNAL_FAILED
 
--- Notes the answer to a job that was claimed at that time, and was not accepted. signal is that of shaper.Signal; wait: for how
--- long the downstream asks for nothing, 0 it does not; reason: one word.
+-- Adds a response that did not accept its job. claimed_at: when the job was claimed; signal: see shaper.Signal; wait: the hold that
+-- the downstream asks for, 0 none; reason: one word.
 function downstream.note(heard, signal, claimed_at, wait, reason)
   if signal == THROTTLED then
     heard.throttled, heard.throttled_at, heard.reason = heard.throttled + 1, math.max(heard.throttled_at, claimed_at), reason
@@ -146,16 +146,16 @@ function downstream.note(heard, signal, claimed_at, wait, reason)
   heard.wait = math.max(heard.wait, wait)
 end
 
--- Whether the breaker has just opened again, and has been open for so long that the flow is given up.
+-- Returns whether the breaker has just reopened and has been open for disable_after, so that the flow is to be disabled.
 function downstream.is_over_for_good(down, rules, clock)
   return rules.disable_after > 0 and down.breaker == downstream.OPEN and down.opened == clock and clock - down.first >= rules.disable_after
 end
 
--- Whether answers change anything of a scope that has nothing to say yet.
+-- Returns whether responses change a scope that has no state yet.
 function downstream.matters(heard) return heard ~= nil and (heard.throttled + heard.failed > 0 or heard.wait > 0) end
 
 local function open(down, rules, clock)
-  if down.breaker == downstream.HALF_OPEN then down.till = 0 end -- that was for the outcome of the probe
+  if down.breaker == downstream.HALF_OPEN then down.till = 0 end -- that held until the outcome of the probe
   if down.breaker == downstream.CLOSED then
     down.first, down.open_for = clock, rules.open_for
   else
@@ -168,14 +168,14 @@ local function close(down, clock)
   down.breaker, down.failures, down.open_for, down.first, down.till = downstream.CLOSED, 0, 0, 0, clock
 end
 
--- Rates are kept in departures of 1000 s, or of 1000000 s where the configured one is less than one a second.
+-- Rates are stored as departures in 1000 s, or in 1000000 s if the configured rate is below 1/s.
 local function set_rate(down, per_micro, base)
   local per = base.rate_per <= base.rate_count * 1000000 and 1000000000 or 1000000000000
   down.rate_count, down.rate_per = math.max(math.floor(per_micro * per), 1), per
   if down.rate_count * base.rate_per >= base.rate_count * per then down.rate_count, down.rate_per = 0, 0 end
 end
 
--- Whether the adaptive rate is none of the lower ones: the rate in force is no faster.
+-- Returns whether the adaptive rate has no effect, because the effective rate is not faster.
 local function is_idle(down, base)
   return down.rate_count > 0 and down.rate_count * base.rate_per >= base.rate_count * down.rate_per
 end
@@ -185,8 +185,8 @@ local function rate_of(down, base)
   return base.rate_count / base.rate_per
 end
 
--- An episode begins: the downstream asks for less, and the request departed after the last cut. A short hold lets the downstream
--- recover by itself, so the rate is cut by little. It stays there for a while, since each try for more costs such a hold.
+-- Starts an episode: the downstream asks for less, in the response to a request that departed after the last cut. After a short hold the
+-- downstream recovers by itself, so the cut is small. The rate then stays for a while, since each attempt to raise it costs such a hold.
 local function cut(down, rules, base, clock, wait)
   local rate, whole = rate_of(down, base), base.rate_count / base.rate_per
   local is_short, lasted = wait > 0 and wait <= downstream.SHORT, clock - down.since
@@ -200,7 +200,7 @@ local function cut(down, rules, base, clock, wait)
   down.grown = held_till + (is_short and downstream.STEADY * wait or 0)
 end
 
--- Accepted requests add to the rate. One that the rate in force hides says nothing of the adaptive rate, which stays for later.
+-- Raises the adaptive rate after accepted requests. While the effective rate is lower, the adaptive rate stays as it is.
 local function climb(down, base, clock)
   if is_idle(down, base) then
     down.since, down.accepted, down.grown = clock, 0, clock
@@ -214,8 +214,8 @@ local function climb(down, base, clock)
   down.grown = clock
 end
 
--- What a scope has to say after answers: down is what it said before, nil nothing; base the rate in force (rate_count, rate_per);
--- offset: from the server's clock to that of the text. Returns nil if nothing is left, and whether it may send sooner than before.
+-- Returns the new state of a scope after responses, nil if none is left, and whether it may send sooner. down is the previous state, or
+-- nil; base the effective rate (rate_count, rate_per); offset: from the server's clock to that of the text.
 function downstream.hear(down, heard, rules, base, clock, offset)
   if not down then
     if not downstream.matters(heard) then return nil, false end

@@ -1,16 +1,16 @@
--- drr.lua: whose turn it is in a claim, by deficit round robin (Shreedhar and Varghese 1995): a row of flows.
--- A flow goes at `at`; of two that go at once, the one that was placed first.
--- A flow has as many departures a turn as its weight says, and goes behind the others then.
+-- drr.lua: decides whose turn it is in a claim, by deficit round robin (Shreedhar and Varghese 1995), over a row of flows.
+-- A flow departs at `at`. Of two flows with the same time, the one placed first departs first.
+-- In each turn a flow has as many departures as its weight. Then it goes to the end of the row.
 --
--- With groups there are two levels: a row of entries, one for each group, with the row of its flows. An entry goes at the turn of
--- its group, but not before the bounds of its first flow allow. It does not wait for the turn of that flow: else a group that may
--- send twice in its turn would wait in between.
+-- With groups there are two levels: a row of entries, one for each group, and each entry has the row of its flows. An entry departs at
+-- the turn of its group, but not before the bounds of its first flow allow. It does not wait for that flow's turn. Otherwise a group
+-- with two departures in its turn would pause between them.
 --
 -- Flows and groups are pacers (see pacer.lua) with more fields:
 --   name
 --   from      when their own bounds let them depart next
 --   at        the same, or the time of their turn if that is later
---   had_text  whether something was stored of them
+--   had_text  whether a text of it was stored
 
 --#include lib/flow.lua
 --#include lib/group.lua
@@ -21,10 +21,10 @@ local drr = {}
 
 local function before(a, b) return a.at < b.at or (a.at == b.at and a.place < b.place) end
 
-local EMPTY = {} -- the heap of a row to which no flow has come
+local EMPTY = {} -- the heap of a row to which no flow was pushed
 
--- Flows that come in order wait in the row itself, from row.first on. Flows that do not, and those that have had a turn, wait in
--- row.again, a binary heap. After its turn a flow goes behind the others: such a flow costs a heap one step.
+-- Flows that arrive in order stay in the row itself, from row.first on. Flows out of order, and flows that have had a turn, are in
+-- row.again, a binary heap. After its turn a flow goes behind the others, which takes one step of the heap.
 local function push(row, f)
   if row.again == EMPTY then row.again = {} end
   local heap = row.again
@@ -53,7 +53,7 @@ local function pop(heap)
   heap[i] = sifted
 end
 
--- Makes a row of a list of flows, which are placed in its order.
+-- Returns a row of a list of flows, placed in its order.
 function drr.order(list)
   local row, latest = { list[1], first = 1, again = EMPTY, in_heap = false, placed = #list }, 0
   local n = 0
@@ -70,33 +70,33 @@ function drr.order(list)
   return row
 end
 
--- The one that goes first, and nil if there is none. Until drr.next is called it stays so, whatever becomes of its time.
+-- Returns the flow or entry that departs first, nil if there is none. The result stays the same until drr.next, even if its time changes.
 local function top(row)
   local a, b = row[row.first], row.again[1]
   row.in_heap = b ~= nil and (not a or before(b, a))
   return row.in_heap and b or a
 end
 
--- Takes off what top has told.
+-- Removes the element that top returned.
 local function off(row)
   if row.in_heap then pop(row.again) else row.first = row.first + 1 end
 end
 
--- Puts back what was taken off, to go at another time.
+-- Puts a removed element back, to depart at another time.
 local function back(row, f)
   row.placed = row.placed + 1
   f.place = row.placed
   push(row, f)
 end
 
--- The flow whose turn it is, and when it goes; nil if there is none.
+-- Returns the flow whose turn it is and the time of its departure; nil if there is none.
 function drr.top(row)
   local first = top(row)
   if not first then return nil end
   return first.flows and top(first.flows) or first, first.at
 end
 
--- The flow that drr.top has told, which is f, goes at another time now, or is off if nothing of it may go.
+-- Moves f, the flow that drr.top returned, to its new time, or removes it if is_off: none of its jobs may depart.
 function drr.next(row, f, is_off)
   local g = f.group
   off(row)
@@ -114,9 +114,8 @@ function drr.next(row, f, is_off)
   end
 end
 
--- A flow or a group by its settings and the text of its state; turn is what it has in the turn queue. clock is the engine's;
--- since is when the bucket's pace began. Of a group (keeps_last) the last departure is kept also without a rate: see
--- group.ready.
+-- Opens a flow or a group from its settings and the text of its state. turn is its time in the turn queue; clock is the engine's; since is
+-- when the bucket's pace began. A group (keeps_last) keeps its last departure even without a rate: see group.ready.
 function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)
   local state = flow.read(text)
   if state.down then settings = flow.obeys(state, settings) end
@@ -126,7 +125,7 @@ function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)
     if state.slot > 0 then state.slot, state.frac, state.rate, state.last = 0, 0, '-', 0 end
     return f
   end
-  -- One that is missing has been idle, unless all is missing and begins anew: then all of its burst counts as used.
+  -- A flow without a state was idle. If the state of the whole bucket is missing, all of its burst counts as used.
   if state.new and settings.rate then
     state.slot = math.max(clock - settings.whole - 1, math.min(since + settings.back, clock + settings.back))
     state.rate, state.last = settings.rate, math.min(state.slot, clock)
@@ -135,10 +134,10 @@ function drr.open(clock, since, name, turn, settings, text, quotas, keeps_last)
   return f
 end
 
--- It does not depart before that time.
+-- Delays the next departure of f until `from` at the earliest.
 function drr.waits(f, from) f.from, f.at = from, math.max(f.at, from) end
 
--- A job of a flow, and of its group, departs at that time. They go on with their turn, or wait for the next one.
+-- Records a departure of a flow, and of its group. Both continue their turn, or wait for the next one.
 function drr.depart(f, at, latest)
   local state = f.state
   pacer.depart(f, at, 1)
@@ -150,14 +149,14 @@ function drr.depart(f, at, latest)
   if f.group then drr.depart(f.group, at, latest) end
 end
 
--- A job of it is gone without a slot.
+-- Counts a job of f that is removed without a slot.
 function drr.drop(f, delayed)
   f.changed = true
   if delayed then f.state.scheduled = f.state.scheduled - 1 else f.state.unfinished = f.state.unfinished - 1 end
 end
 
--- The flows of which the run was told: names and turns behind args[first], keys behind KEYS[places]. texts is what is kept of them,
--- own_texts their own settings; numbers says which of them are to be opened.
+-- Returns the flows that the caller names: names and turns behind args[first], keys behind KEYS[places]. texts are their stored states,
+-- own_texts their own settings, and numbers lists the flows to open.
 function drr.told(count, args, first, places, flows, flow_settings)
   local told = { numbers = {}, names = {}, turns = {}, bases = {}, texts = {}, own_texts = {} }
   if count == 0 then return told end
@@ -169,8 +168,8 @@ function drr.told(count, args, first, places, flows, flow_settings)
   return told
 end
 
--- The flows of told.numbers. windows: their quotas; lease: how long the outcome of a job may take. base of a flow is where its keys
--- begin, own what its settings say.
+-- Opens the flows of told.numbers. windows: their quotas; lease: how long the outcome of a job may take. In each flow, base is the number
+-- of keys before its keys, and own its own settings.
 function drr.flows(clock, since, told, of_all, windows, lease)
   local named, common, latest = {}, flow.settings(false, of_all), clock + pacer.MAX_HORIZON
   for n = 1, #told.numbers do
@@ -187,8 +186,7 @@ function drr.flows(clock, since, told, of_all, windows, lease)
   return named
 end
 
--- The groups that the run was told of, their names behind ARGV[names], their keys behind KEYS[keys].
--- Each flow gets its own as f.group.
+-- Opens the groups that the caller names: names behind ARGV[names], keys behind KEYS[keys]. Sets f.group of each flow.
 function drr.groups(clock, since, conf, names, keys, flows)
   local of_all = redis.call('HMGET', conf, 'group_quotas', unpack(group.OF_ALL))
   local windows = quota.windows(table.remove(of_all, 1) or '')
@@ -211,7 +209,7 @@ function drr.groups(clock, since, conf, names, keys, flows)
   return groups
 end
 
--- An entry for each group, with the row of its flows that may send.
+-- Returns an entry for each group, with the row of its flows that may send.
 function drr.of_groups(groups, ready)
   local entries = {}
   for i = 1, #ready do

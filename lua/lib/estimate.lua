@@ -1,37 +1,37 @@
--- estimate.lua: when jobs are expected to leave. One calculation answers for a receipt, for max_wait and for Retry-After (enqueue.lua), for
--- a job and why it waits (inspect_job.lua), and for a bucket (inspect_bucket.lua).
+-- estimate.lua: estimates when jobs depart. One calculation serves receipts, max_wait and Retry-After (enqueue.lua), the state of
+-- a job and why it waits (inspect_job.lua), and a bucket (inspect_bucket.lua).
 --
--- It counts the rate, the burst, the quotas and the budgets of the bucket, of its pool, and of a job's group and flow; holds; adaptive
--- rates; the timetable and an even rate until a finish; the turns of the other flows that have something to send now; and batches, as full
--- as those that left lately, or else as full as they may be.
--- Of the other buckets of a pool it counts those that have something to send now: each takes its share by weight, or by its rate if that
--- is less, for as long as the estimate looks ahead.
--- It leaves out what cannot be known: when requests in flight end, where a bound of these is reached; buckets of the pool that begin to
--- send later; jobs that come, or come due, later and go first (see precedence.lua). There a time is the earliest one. An even rate until a
--- finish is that of the jobs there are now: it rises with those that come later, so a time is the latest one there, and
--- estimate.earliest has the earliest.
+-- It considers the rate, burst, quotas and budgets of the bucket, of its pool, and of a job's group and flow; holds; adaptive
+-- rates; the timetable and an even rate until a finish; the turns of other flows that have something to send now; and batches, as full
+-- as recent ones, or else as full as allowed.
+-- Of the other buckets of a pool it counts those that have something to send now. For the whole estimate, each takes its share by weight,
+-- or by its rate if that is less.
+-- It ignores what cannot be known: when requests in flight end, if an in-flight bound is reached; buckets of the pool that start to
+-- send later; and jobs that arrive, or come due, later and go first (see precedence.lua). So the estimate is the earliest time. An even
+-- rate until a finish is computed from the present jobs. It rises with later arrivals, so that estimate is the latest time;
+-- estimate.earliest returns the earliest.
 --
--- A scope is a bucket, a pool, a group or a flow. As a scope it has these fields. Times are of the server's clock:
+-- A scope is a bucket, a pool, a group or a flow. It has these fields. Times are of the server's clock:
 --   from      no departure is earlier: the end of its hold, or now
---   rate_at   when its rate lets one go next
---   next      the same if nothing of the burst were left, but not before `from`
+--   rate_at   when its rate allows the next departure
+--   next      the same without any burst left, but not before `from`
 --   interval  between two departures; nil without a rate
---   back      how much earlier they may go: all but one of the burst
+--   back      how much earlier than `next` departures may be: all but one of the burst
 --   quotas    see quota.lua; nil without any
---   budgets   see budget.lua; nil without any. A job reserves as much as the last ones did, but for that of estimate.of_job
---   offset    of the clock of these quotas, and of the budgets
+--   budgets   see budget.lua; nil without any. Each job is assumed to reserve as much as recent ones, except in estimate.of_job
+--   offset    of the clock of these quotas and budgets
 --
--- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the one that is asked
--- of), times (see timetable.lua), batch (see batch.rules), together (how many jobs leave as one request), leased (where there is a
--- timetable), pool, weight (its text in that pool), shown (rate_at is asked for), and what estimate.open adds: count and per of the rate
--- that counts (nil: that of the settings), least (the adaptive interval, nil none), simple (nothing but a rate counts), and what
--- estimate.earliest needs. One with flows has has_flows, rivals (how many flows, or groups, have something to send now, with that of the
--- job), flow_windows and group_windows (see quota.windows; nil without quotas), flow_rules and group_rules (see budget.rules;
--- nil without budgets), budget_burst, charges, the key of what is charged, and some_own_quotas, whether one of them has quotas of its own.
--- A pool has weights and rates (see pool.lua), and for each departure of the bucket it has `shared` departures.
--- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, where there are quotas, departed: their key.
--- A flow has its group. A group has rivals. Where a flow, or a group, was not among the rivals before the job came, nth is how many go
--- before it in each round of turns.
+-- A bucket also has now, rate_count, rate_per and burst (of its settings), paused, unfinished (its jobs, without the estimated
+-- job), times (see timetable.lua), batch (see batch.rules), together (jobs per request), leased (if there is a
+-- timetable), pool, weight (its text in that pool) and shown (rate_at is wanted). estimate.open adds: count and per of the
+-- rate to use (nil: the settings' rate), least (the adaptive interval, nil none), simple (only a rate applies), and what
+-- estimate.earliest needs. A bucket with flows has has_flows, rivals (number of flows, or groups, with something to send now, including
+-- the job's), flow_windows and group_windows (see quota.windows; nil without quotas), flow_rules and group_rules (see budget.rules;
+-- nil without budgets), budget_burst, charges (the key of the charges), and some_own_quotas (whether one has own quotas).
+-- A pool has weights and rates (see pool.lua); for each departure of the bucket it has `shared` departures.
+-- A flow, or a group, has state, obeys, ready (see flow.ready; by the server's clock) and, if there are quotas, the key `departed`.
+-- A flow has its group. A group has rivals. If the flow or group was not among the rivals before the job came, nth is the number of
+-- rivals before it in each round of turns.
 
 --#include lib/budget.lua
 --#include lib/downstream.lua
@@ -44,14 +44,14 @@ local estimate = {}
 
 local function later(a, b) return a > b and a or b end
 
--- How many requests are to leave a bucket, with that of the job that is asked of.
+-- Returns how many requests the bucket has to send, including the estimated job's.
 function estimate.to_leave(b)
   if b.is_fastest then return math.huge end
   return math.ceil((b.unfinished - b.leased + 1) / (b.together or 1))
 end
 
--- Adds to a bucket, or to a pool, how its rate lets departures go. slot, rate and down are fields of its pace, which is the key; own_rate
--- is the text of the rate that its settings say.
+-- Adds the departure times that the rate allows to a bucket or a pool. pace is its key; slot, rate and down are fields of that; own_rate
+-- is the rate of its settings, as a text.
 local function pace_of(s, pace, slot, rate, own_rate, down)
   local now, offset, count, per, from, times = s.now, s.offset, s.rate_count, s.rate_per, s.now, s.times
   if times then
@@ -91,7 +91,7 @@ local function quotas_of(key, text)
   return quota.open(key, quota.windows(text), 1)
 end
 
--- Adds the budgets of a bucket, of its flows and of its groups: conf is the key of its settings, charges that of what is charged.
+-- Adds the budgets of a bucket, its flows and its groups. conf is the key of the settings, charges the key of the charges.
 function estimate.budgets(b, conf, charges)
   local own, of_flow, of_group, some_have_own, burst =
     unpack(redis.call('HMGET', conf, 'budgets', 'flow_budgets', 'group_budgets', 'own_budgets', 'budget_burst'))
@@ -103,7 +103,7 @@ function estimate.budgets(b, conf, charges)
   b.budgets, b.waits_first = budget.open(budget.rules(own, burst), text, b.now + b.offset), reservation.first(first, b.now)
 end
 
--- The pool of a bucket as a scope, by the pool's keys (see pool.keys); nil if it is not configured. said is the text of its downstream.
+-- Returns the pool of a bucket as a scope, by its keys (see pool.keys); nil if it is not configured. said is its downstream's text.
 function estimate.pool(keys, now)
   local rate_count, rate_per, burst, quotas, budgets, budget_burst =
     unpack(redis.call('HMGET', keys.conf, 'rate_count', 'rate_per', 'burst', 'quotas', 'budgets', 'budget_burst'))
@@ -121,19 +121,19 @@ function estimate.pool(keys, now)
   return p
 end
 
--- Adds to a pool what its other buckets take. The bucket that is asked of is in the sums of the pool if it had something to send before.
+-- Adds the share of the other buckets to a pool. The sums of the pool include this bucket if it had something to send before.
 local function share(b, p)
   local weight, of_all, had = math.max(tonumber(b.weight or 1), 1), pacer.RATES / p.interval, b.unfinished > 0
   local weights, rates = p.weights - (had and weight or 0), p.rates - (had and math.min(pacer.RATES / b.interval, of_all) or 0)
   if weights > 0 then p.shared = of_all / math.max(of_all * weight / (weights + weight), of_all - math.max(rates, 0)) end
 end
 
--- The rate of the bucket is that of its share of the pool, where that is less.
+-- Lowers the rate of the bucket to its share of the pool, if that is less.
 local function bound_by_pool(b, p)
   if p.interval * p.shared > b.interval then b.count, b.per = p.count or p.rate_count, (p.per or p.rate_per) * p.shared end
 end
 
--- Makes a bucket ready to be asked. See pace_of; quotas and departed, its key, are of its quotas.
+-- Prepares a bucket for estimates. See pace_of; quotas is the text of its quotas, departed the key of its departures.
 function estimate.open(b, pace, slot, rate, own_rate, down, quotas, departed)
   pace_of(b, pace, slot, rate, own_rate, down)
   if quotas and quotas ~= '' then b.quotas = quotas_of(departed, quotas) end
@@ -146,7 +146,7 @@ function estimate.open(b, pace, slot, rate, own_rate, down, quotas, departed)
   if b.times then b.opened = { pace, slot, rate, own_rate, down } end
 end
 
--- The bucket that answers when jobs leave at the earliest: with a finish no rate is an even one there.
+-- Returns the bucket for estimates of the earliest departure: before a finish it uses the allowed rate, not the even one.
 function estimate.earliest(b)
   if not b.opened then return b end
   local e = b.fastest
@@ -162,26 +162,26 @@ function estimate.earliest(b)
   return e
 end
 
--- How many requests so many jobs of a bucket are.
+-- Returns how many requests a number of jobs makes.
 function estimate.requests(b, jobs)
   return b.batch and math.floor(jobs / (b.together or b.batch.size)) or jobs
 end
 
--- When a scope lets a departure go that has n others before it, if the first of them goes at `start`.
+-- Returns when the rate of a scope allows a departure with n before it, if the first of them goes at `start`.
 local function by_rate(s, n, start)
   if not s.interval then return start end
   local at = later(s.next, start) + n * s.interval - s.back
   return at > start and at or start
 end
 
--- The same by the quotas of a scope: `at` is when it goes by all else.
+-- Returns the same under the quotas of a scope. `at` is the time that everything else allows.
 local function by_quotas(s, n, start, at)
   if not s.quotas then return at end
   local each, offset = n > 0 and (at - start) / n or 0, s.offset
   return later(at, quota.leaves(s.quotas, n, start + offset, each, s.now + offset + pacer.MAX_HORIZON) - offset)
 end
 
--- The same by its quotas and its budgets. b: the bucket whose job it is, nil of any one.
+-- Returns the same under its quotas and its budgets. b: the bucket of the job, nil for any bucket of a pool.
 local function by_use(s, n, start, at, b)
   if s.budgets then
     local shift, job, rules = s.budget_offset or s.offset, b and b.job, s.budgets.rules
@@ -193,7 +193,7 @@ local function by_use(s, n, start, at, b)
   return by_quotas(s, n, start, at)
 end
 
--- When the next request may leave the bucket.
+-- Returns when the next request of the bucket may depart.
 local function start_of(b)
   if not b.start then
     local p, at = b.pool, by_rate(b, 0, b.from)
@@ -204,7 +204,7 @@ local function start_of(b)
   return b.start
 end
 
--- When the request leaves the bucket that has so many before it; 0 if that is not known.
+-- Returns when the request with n others before it departs from the bucket; 0 if unknown.
 function estimate.of_bucket(b, n)
   if b.paused then return 0 end
   if b.simple then
@@ -228,15 +228,15 @@ function estimate.of_bucket(b, n)
   return times and timetable.opens(times, at) or at
 end
 
--- How many flows, or groups, of a turn queue have something to send now. clock is the engine's. Their turns may lie ahead: of a flow that a
--- claim looks at, or has just let go, or that waits out its rate for less than a second.
+-- Returns how many flows, or groups, of a turn queue have something to send now. clock is the engine's. Turns up to a second ahead count:
+-- the flow may be reserved by a claim, just served, or waiting for its rate for less than a second.
 function estimate.rivals(turn_queue, clock)
   return redis.call('ZCOUNT', turn_queue, '-inf', string.format('%d', clock + pacer.RESERVED))
 end
 
--- The budget that lets a job of a flow go last, and after a time: "scope unit amount window", how much of it is free now, what the job
--- reserves of it, and 1 if the budget holds the job by itself, 0 if the jobs ahead use it up first; nil where none holds it that long. It
--- follows estimate.of_job, of the same job: ahead and text as there.
+-- Returns the budget that allows a job of a flow latest, after `latest`: "scope unit amount window", how much of it is free now, how much
+-- the job reserves, and 1 if the budget holds the job by itself, 0 if the jobs ahead use it up first. Returns nil if none holds it that
+-- long. Call it after estimate.of_job for the same job, with the same ahead and text.
 function estimate.holding_budget(b, f, ahead, text, latest)
   local g, p, amounts, words = f.group, b.pool, reservation.amounts(text), nil
   local scopes = { 'bucket', b, 'flow', f, 'group', g or {}, 'pool', p or {} }
@@ -259,14 +259,14 @@ function estimate.holding_budget(b, f, ahead, text, latest)
   end
 end
 
--- How many turns pass until a job of a flow, or a group, with a number of jobs ahead of it has its own: at most, where it is not known who
--- goes first.
+-- Returns how many turns pass before the turn of a job of a flow, or a group, with `ahead` jobs before it: the maximum, if the order of
+-- the rivals is unknown.
 local function turns_until(f, rivals, ahead)
   local turns = f.nth and ahead * rivals + f.nth or (ahead + 1) * rivals - 1
   return turns > ahead and turns or ahead
 end
 
--- The rules of the budgets of a flow, or of a group, which has rivals.
+-- Returns the budget rules of a flow, or of a group, which has rivals.
 local function rules_for(b, f)
   local of_all = b.flow_rules
   if f.rivals then of_all = b.group_rules end
@@ -274,10 +274,10 @@ local function rules_for(b, f)
   return own and budget.rules(own, b.budget_burst) or of_all or {}
 end
 
--- Whether something has budgets that jobs of a bucket count against.
+-- Returns whether any budget applies to jobs of the bucket.
 function estimate.has_budgets(b) return (b.budgets or b.flow_rules or b.group_rules or b.pool and b.pool.budgets) ~= nil end
 
--- Which budget a job of a flow reserves more of than there is: "scope unit amount window", and what it reserves; nil if each has as much.
+-- Returns the budget that is smaller than the reservation of a job, "scope unit amount window", and the reserved amount; nil if none is.
 -- text: see reservation.of.
 function estimate.over_budget(b, f, text)
   local g, p, amounts = f.group, b.pool, reservation.amounts(text)
@@ -290,13 +290,13 @@ function estimate.over_budget(b, f, text)
   end
 end
 
--- The quotas of a flow, or of a group, which has rivals; nil without any.
+-- Returns the quotas of a flow, or of a group, which has rivals; nil without any.
 local function windows_for(b, f)
   if f.rivals then return quota.own(f.obeys.quotas, b.group_windows) end
   return quota.own(f.obeys.quotas, b.flow_windows)
 end
 
--- Adds to a flow, or a group, what it is as a scope.
+-- Adds the fields of a scope to a flow or a group.
 local function scope_of(b, f)
   local s, till = f.obeys, f.state.down and f.state.down.till - b.offset or 0
   f.now, f.offset, f.from, f.next, f.back, f.rate_at = b.now, b.offset, b.now, b.now, 0, 0
@@ -317,8 +317,8 @@ local function scope_of(b, f)
   f.is_scope = true
 end
 
--- When a flow, or a group, lets a departure go with n before it, if nothing goes before `start`; and when it lets the next one go.
--- spread is how long the n take, as others have their turns in between.
+-- Returns when a flow, or a group, allows a departure with n before it, if none is earlier than `start`; and when it allows the next one.
+-- spread is the time that the n take, because others have turns in between.
 local function by_scope(b, f, n, start, spread)
   if not f.is_scope then scope_of(b, f) end
   start = later(start, by_rate(f, 0, f.from))
@@ -327,7 +327,7 @@ local function by_scope(b, f, n, start, spread)
   return by_use(f, n, start, at, b), start
 end
 
--- What keeps a scope by itself: when its rate and when its quotas let the next departure go; each 0 if at once.
+-- Returns when the rate and when the quotas of a scope itself allow the next departure; each 0 if at once.
 function estimate.own(b, s)
   if not (s.is_scope or s.next) then scope_of(b, s) end
   local now = b.now
@@ -335,19 +335,19 @@ function estimate.own(b, s)
   return s.rate_at > now and math.ceil(s.rate_at) or 0, free > now and math.ceil(free) or 0
 end
 
--- Whether jobs of a flow may leave unevenly: as many at once as a quota allows, and the next ones much later.
+-- Returns whether jobs of a flow may depart unevenly: some at once, as a quota allows, and the next ones much later.
 function estimate.leaps(b)
   local p = b.pool
   if b.quotas or b.budgets or p and (p.quotas or p.budgets) then return true end
   return (b.flow_windows or b.group_windows or b.flow_rules or b.group_rules or b.some_own_quotas) ~= nil
 end
 
--- Whether nothing of a flow leaves.
+-- Returns whether the flow, its group or the bucket is paused.
 function estimate.held(b, f)
   return b.paused or b.has_flows and f.obeys.paused > 0 or f.group and f.group.obeys.paused > 0
 end
 
--- When a job leaves that has a number of jobs ahead of it in its flow; 0 if nothing leaves, or it is not known. Flows whose turn it is go
+-- Returns when a job with `ahead` jobs before it in its flow departs; 0 if it is paused or unknown. Flows take turns
 -- one after the other.
 function estimate.eta(b, f, ahead)
   if estimate.held(b, f) then return 0 end
@@ -363,10 +363,10 @@ function estimate.eta(b, f, ahead)
     if in_group > of_group then in_group = later(of_group, n) end
   end
   local turns = turns_until(g or f, b.rivals, in_group)
-  if turns > unfinished then turns = later(unfinished, in_group) end -- of those that came with a delay it is only known how many are due
+  if turns > unfinished then turns = later(unfinished, in_group) end -- for delayed jobs only the number of due ones is known
   local at = estimate.of_bucket(b, turns)
   if at == 0 then return 0 end
-  -- What bounds neither the rate, nor the downstream, nor a quota leaves when it is its turn.
+  -- A flow without a rate, a downstream state, a quota and a budget departs at its turn.
   local flow_bounds = f.obeys.rate_count > 0 or f.state.down or windows_for(b, f) or b.flow_rules
   local group_bounds = g and (g.obeys.rate_count > 0 or g.state.down or windows_for(b, g) or b.group_rules)
   if not (flow_bounds or group_bounds) then return at end
@@ -380,10 +380,10 @@ function estimate.eta(b, f, ahead)
   return b.times and timetable.opens(b.times, at) or at
 end
 
--- The same of a job that is known by its id and what it reserves, see reservation.of. b has conf, the key of its settings.
+-- Returns the same for a job known by its id and its reservation, see reservation.of. b has conf, the key of its settings.
 function estimate.of_job(b, f, ahead, id, reserves)
   if not estimate.has_budgets(b) then return estimate.eta(b, f, ahead) end
-  if not b.default_reservation then -- also where the pool alone has budgets
+  if not b.default_reservation then -- also if only the pool has budgets
     b.default_reservation = math.max(tonumber(redis.call('HGET', b.conf, 'default_reservation') or 1), 1)
   end
   b.job = { id = id, amounts = reservation.amounts(reserves) }
@@ -392,14 +392,14 @@ function estimate.of_job(b, f, ahead, id, reserves)
   return at
 end
 
--- The same of the first of jobs that leave evenly. In a bucket with nothing but a rate it leaves no sooner than b.from: there what is
--- left of the burst lets the first ones go at once.
+-- Returns the same for the first of several evenly spaced jobs. In a bucket with only a rate the result may be before b.from: then the rest
+-- of the burst lets the first jobs depart at once, at b.from.
 function estimate.first(b, f, ahead)
   if b.has_flows or not b.simple or b.paused then return estimate.eta(b, f, ahead) end
   return b.next + estimate.requests(b, ahead) * b.interval - b.back
 end
 
--- How far apart the jobs of one flow leave then, as count and per, where there are no quotas.
+-- Returns the spacing of the jobs of one flow after the first, as count and per, if there are no quotas.
 function estimate.step(b, f)
   local size, count, per = b.batch and (b.together or b.batch.size) or 1, b.count or b.rate_count, b.per or b.rate_per
   if not b.has_flows then return size * count, per end
@@ -416,7 +416,7 @@ function estimate.step(b, f)
   return size * count, per
 end
 
--- When a group is below its bound, if so many of its jobs leave before; 0 if none leaves.
+-- Returns when a group falls below its bound, after `ahead` of its jobs have departed; 0 if none departs.
 function estimate.of_group(b, g, ahead)
   if b.paused or g.obeys.paused > 0 then return 0 end
   local n = estimate.requests(b, ahead)

@@ -1,4 +1,4 @@
--- expiry.lua: jobs that a claim finds too late to send: they have expired, or max_age has passed since their first attempt; or they reserve
+-- expiry.lua: jobs that a claim does not send: they have expired, max_age has passed since their first attempt, or they reserve
 -- more than a budget. They become dead letters and take no slot.
 
 --#include lib/callbacks.lua
@@ -12,16 +12,16 @@
 --#include lib/outcomes.lua
 
 local expiry = {
-  MOST = 500, -- of one claim
+  MOST = 500, -- per claim
 }
 
--- out: what the claim hands out (see handout.lua); told: its callbacks; box: its events, or nil; tried: the key of the attempts; max_age:
--- microseconds, 0 none; last: last response of a job that has expired (JSON).
+-- Opens the dead letters of a claim. out: its reply (see handout.lua); told: its callbacks; box: its events, or nil; tried: the key of the
+-- attempts; max_age: microseconds, 0 none; last: last response of a job that has expired (JSON).
 function expiry.open(out, told, box, tried, max_age, last)
   return { out = out, told = told, box = box, tried = tried, max_age = max_age, last = last, ids = {}, marks = {}, delayed = 0 }
 end
 
--- Why a job is too late to be sent at that time: see codes.lua; nil if it is not. reader: see queue.lua.
+-- Returns why a job is too late to be sent at a time: see codes.lua; nil if it is not. reader: see queue.lua.
 function expiry.is_too_late(e, reader, id, stored, job, at)
   local expires = job and reader.expiring and select(3, codec.told(job))
   if expires and expires <= at then return codes.CLAIM_EXPIRED end
@@ -30,9 +30,9 @@ function expiry.is_too_late(e, reader, id, stored, job, at)
   return attempts + lost > 0 and outcomes.is_older(redis.call('HGET', e.tried, id), e.max_age, at) and codes.CLAIM_TOO_OLD or nil
 end
 
-local CAUSES = { [codes.CLAIM_TOO_OLD] = 'max-age', [codes.CLAIM_OVER_BUDGET] = 'cost-impossible' } -- of others e.last says it
+local CAUSES = { [codes.CLAIM_TOO_OLD] = 'max-age', [codes.CLAIM_OVER_BUDGET] = 'cost-impossible' } -- e.last has the others
 
--- Notes a job of a flow that becomes a dead letter: why is what expiry.is_too_late has returned, or codes.CLAIM_OVER_BUDGET.
+-- Records a job of a flow that becomes a dead letter: why is the result of expiry.is_too_late, or codes.CLAIM_OVER_BUDGET.
 function expiry.note(e, f, id, job, stored, why)
   local cause = CAUSES[why]
   local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
@@ -48,7 +48,7 @@ function expiry.note(e, f, id, job, stored, why)
   if f.group then drr.drop(f.group, delayed) end
 end
 
--- Writes what was noted, behind the metas (see handout.write).
+-- Writes the recorded dead letters, after the metas (see handout.write).
 function expiry.write(e, dead, body, meta, count, now)
   if #e.ids == 0 then return end
   dlq.add(dead, body, meta, e.tried, count, now, e.ids, e.marks)

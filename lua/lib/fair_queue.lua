@@ -1,30 +1,30 @@
--- fair_queue.lua: how the buckets of a pool share its slots and its places in flight: start-time fair queueing (Goyal,
+-- fair_queue.lua: shares the slots and the places in flight of a pool among its buckets: start-time fair queueing (Goyal,
 -- Vin and Cheng 1996).
 --
--- It promises:
+-- It guarantees:
 --   Buckets that wait for the pool get departures by their weights.
---   A bucket gets all that the others leave. No slot passes unused while a bucket has work that may leave then.
---   A bucket that was idle has no credit for it, and a bucket that had the pool alone no debt.
+--   A bucket gets all slots that the others do not use. No slot passes unused while a bucket has a job that may take it.
+--   A bucket that was idle gets no credit for it, and a bucket that had the pool alone has no debt.
 --   The time of a claim grows with the logarithm of the number of buckets.
 --
 -- Each departure moves the tag of its bucket on by UNIT / weight: the tag is the virtual time at which the next departure
 -- starts. A bucket waits if the pool let it send less than its own bounds would, or if its own rate is more than its
 -- share. The virtual time of the pool is the mean of the tags of the waiting buckets, by weight. All of them would reach
--- the same tag if they shared what is free within the horizon: a claim takes slots up to that level. A bucket that begins to
--- wait starts a departure before the virtual time. Buckets that do not wait have what they want, and nothing is held back
+-- the same tag if they shared the free slots within the horizon: a claim takes slots up to that level. A bucket that begins to
+-- wait starts a departure before the virtual time. Buckets that do not wait have as many slots as they want, and nothing is held back
 -- for them.
 --
--- Slots that no bucket has come for go to any one, however far it is ahead: once the first quarter of the horizon has a
--- free slot, all that are free in its first half. So no slot is lost where other buckets come late, or not at all.
+-- Slots that no bucket has claimed go to any bucket, however far it is ahead: once the first 25 % of the horizon has a
+-- free slot, all free slots in its first half. So no slot is lost if other buckets come late, or not at all.
 --
--- Places in flight are shared in the same way where they are fewer than the slots of the horizon. A bucket that has left
--- free places to others for a quarter of the horizon takes them. Where no place is free a bucket is held, and woken when
+-- Places in flight are shared in the same way if they are fewer than the slots of the horizon. A bucket that has left
+-- free places to others for 25 % of the horizon takes them. If no place is free, a bucket is held, and woken when
 -- its tag is the lowest of the held ones (see pool.lua).
 --
--- All look as far ahead as the waiting bucket that looked furthest within a second, or that one would always be there first.
--- Where others wait, that is far enough for 32 slots of the bucket's share: many busy buckets need no more claims
--- than few. While some buckets do not wait, those that do look three quarters as far, and the others come that
--- early: so a bucket that is slow by its own rate finds its slots free.
+-- All buckets look as far ahead as the waiting bucket with the longest horizon in the last second; otherwise that one would always be
+-- first. If others wait, the horizon covers at least 32 slots of the bucket's share: many busy buckets need no more claims
+-- than few. While some buckets do not wait, the waiting ones look only 75 % as far, and the others come that much
+-- earlier: so a bucket that is slow by its own rate finds its slots free.
 
 --#include lib/downstream.lua
 --#include lib/pacer.lua
@@ -34,11 +34,11 @@
 
 local fair_queue = {
   CLAIMED = 32, -- slots of its share that a bucket looks ahead
-  FURTHEST_FOR = 1000000, -- microseconds for which all look as far ahead as one did
-  FORGOTTEN = 8, -- busy buckets that stayed away, and that a claim forgets
+  FURTHEST_FOR = 1000000, -- microseconds for which the longest horizon applies to all
+  FORGOTTEN = 8, -- overdue busy buckets that a claim removes
 }
 
--- Buckets that were busy and have not come for long are not busy any more.
+-- Removes busy buckets that have not claimed for long from the busy ones.
 local function forget(p)
   local sums, k = p.sums, p.keys
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', k.busy, '-inf', string.format('%d', p.now), 'LIMIT', 0, fair_queue.FORGOTTEN)) do
@@ -52,7 +52,7 @@ local function forget(p)
   end
 end
 
--- How far the bucket looks ahead; horizon: what its claim asks for.
+-- Returns how far the bucket looks ahead; horizon: its claim's.
 local function look_ahead(p, horizon, furthest, furthest_until)
   local sums, now, weight = p.sums, p.now, p.own.weight
   if sums.waiting > 0 then
@@ -68,8 +68,8 @@ local function look_ahead(p, horizon, furthest, furthest_until)
   if p.own.waits > 0 and sums.weights > sums.waiting then p.horizon = math.floor(horizon * 3 / 4) end
 end
 
--- The tag of a bucket that comes: it has no credit and no debt from other times. A bucket that waited may be behind by two
--- horizons, or by a departure of the least weight and one of its own where that is more, as in a slow pool; and ahead by two horizons and
+-- Limits the tag of a bucket that claims: it keeps no credit and no debt from earlier times. A waiting bucket may be behind by two
+-- horizons, or by a departure of the least weight and one of its own if that is more, as in a slow pool; and ahead by two horizons and
 -- two departures of the least weight.
 local function renew_tag(p)
   local own, virtual, waiting = p.own, p.sums.virtual, p.sums.waiting
@@ -80,9 +80,9 @@ local function renew_tag(p)
   end
 end
 
--- The pool as one of its buckets finds it; nil if it is not configured. Its down is what the downstream says. interval: of the bucket's own
--- rate; from: no slot lies before it; in_flight: that of the bucket; lease: microseconds that an outcome may take; stepped: those by which
--- a dispatcher has seen the clock step forwards.
+-- Opens the pool for one of its buckets; nil if it is not configured. Its down is the downstream's state. interval: of the bucket's own
+-- rate; from: no slot is before it; in_flight: of the bucket; lease: microseconds that an outcome may take; stepped: microseconds by which
+-- a dispatcher saw the clock step forwards.
 function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_flight, lease, stepped)
   local k = pool.keys(keys)
   local rate_count, rate_per, burst, max_in_flight, quotas, budgets =
@@ -112,7 +112,7 @@ function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_fl
   look_ahead(p, horizon, tonumber(furthest or 0), tonumber(furthest_until or 0))
   renew_tag(p)
 
-  -- What the others may want of the slots that it leaves: all but what is its own by its weight, or by its rate.
+  -- The slots that the others may want: all but the bucket's share, by its weight or by its rate.
   local of_all = pacer.RATES / p.interval
   own.rate = math.floor(math.min(pacer.RATES / interval, of_all))
   p.share = math.max(of_all * weight / (sums.weights + weight), of_all - sums.rates)
@@ -120,7 +120,7 @@ function fair_queue.open(name, keys, weight, interval, now, from, horizon, in_fl
   return p
 end
 
--- How many jobs the bucket may take now at most, of so many that it wants.
+-- Returns how many of the wanted jobs the bucket may take now.
 function fair_queue.allows(p, want)
   local own, sums = p.own, p.sums
   local free = p.most > 0 and p.most - p.in_flight or math.huge
@@ -145,40 +145,40 @@ function fair_queue.allows(p, want)
   return p.allowed
 end
 
--- The first time from then on at which the pool lets the bucket depart. Times that are asked for do not get less.
+-- Returns the first time from `at` on at which the pool lets the bucket depart. The arguments of successive calls do not decrease.
 function fair_queue.ready(p, at)
   p.slots.opens = math.max(quota.ready(p.quotas, p.latest), p.down and p.down.till or 0)
   p.asked = math.max(at, p.from, p.slots.opens)
   return slots.find(p.slots, p.asked)
 end
 
--- Whether a slot at that time is left to others.
+-- Returns whether a slot at that time is left to others.
 function fair_queue.skips(p, at)
   if p.zone > 0 and at <= p.quarter then p.zone = p.half end
   return p.level and at > p.zone and p.own.tag >= p.level
 end
 
--- Whether the pool puts a departure off so far that the bucket does not reach its own rate.
+-- Returns whether the pool delays a departure so far that the bucket does not reach its own rate.
 local function puts_off(p, at) return at > p.asked + p.own_interval / 4 end
 
--- Whether its own bounds let the bucket send more than its share: then it waits, also if just now no other bucket is in its way.
+-- Returns whether the bucket's own bounds exceed its share: then it waits, even if no other bucket is in its way just now.
 local function is_fast(p, ready) return p.own.rate > p.share and ready <= p.now + 2 * p.whole end
 
--- A job departs at the time that fair_queue.ready has told last.
+-- Records a departure at the time that fair_queue.ready returned last.
 function fair_queue.departs(p, at)
   local own = p.own
   p.put_off = p.put_off or puts_off(p, at)
   slots.take(p.slots)
   if p.down then downstream.depart(p.down, at) end
-  if p.quotas then -- the list is in order: a departure before others that were handed out earlier counts as late as these
+  if p.quotas then -- the list is in order: a departure counts as late as the newest one handed out
     p.newest = math.max(at, p.newest or quota.newest(p.quotas, p.latest))
     quota.add(p.quotas, p.newest)
   end
   own.in_flight, own.tag, p.taken = own.in_flight + 1, own.tag + pool.UNIT / own.weight, p.taken + 1
 end
 
--- When to ask again of a bucket that has more to send, by its own bounds at that time; -1 when it is woken. The caller
--- takes half of its own horizon off, as ever.
+-- Returns when a bucket with more to send by its own bounds asks again; -1 when it is woken. The caller
+-- subtracts half of its own horizon.
 function fair_queue.next(p, at)
   if p.held then return -1 end
   local slot = fair_queue.ready(p, at)
@@ -189,7 +189,7 @@ function fair_queue.next(p, at)
   return math.floor(p.back_at + p.own_horizon / 2)
 end
 
--- Stores what became of the pool. more: whether the bucket has more to send now; ready: when its own bounds let it.
+-- Stores the state of the pool. more: whether the bucket has more to send now; ready: when its own bounds allow it.
 function fair_queue.close(p, more, ready)
   local own, sums, k = p.own, p.sums, p.keys
   local was_held = own.held > 0

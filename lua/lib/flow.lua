@@ -1,35 +1,35 @@
--- flow.lua: what the scripts know of flows.
+-- flow.lua: the flows of a bucket, as scripts read and write them.
 -- A flow is the jobs of one key inside a bucket. They wait in its four lists, one
--- for each priority, and in its later. A bucket without flows has the flow "",
--- of which nothing else is kept.
+-- for each priority, and in its later. A bucket without flows has one flow, "",
+-- with no further state.
 --
--- Where flows are in groups (see group.lua), a flow is one of its group, and its name in
+-- In a bucket with groups (see group.lua), a flow belongs to a group, and its name in
 -- Redis is its path: the length of the group's name in bytes, a colon, the group's name,
--- and its own. So no two flows have the same, whatever bytes are in their names.
+-- and its own. So no two flows have the same path, whatever bytes are in their names.
 --
--- What is kept of a flow is a text in the hash flows, by its name:
+-- The state of a flow is a text in the hash flows, by its name:
 --   "slot frac rate turn unfinished scheduled in_flight places"
---   slot, frac  see pacer.lua; 0 of a flow without a rate
+--   slot, frac  see pacer.lua; 0 without a rate
 --   rate        the rate of that slot, "count/per", then "/" and the time of the last departure where that is not the
 --               slot; "-" without a rate
---   turn        departures that it has had of the turn it is in (see weight)
---   unfinished, scheduled, in_flight  how many jobs there are: those that came at once, those
---               that came with a delay, and those of both that are leased
+--   turn        departures so far in its current turn (see weight)
+--   unfinished, scheduled, in_flight  numbers of jobs: enqueued without a delay, enqueued
+--               with a delay, and leased (of both kinds)
 --   places      a dot, then a letter for each of its places that may hold something: k, h, n, l and d (see
---               flow.PLACE_OF). A place without its letter is empty. Then "+" and how many of in_flight are riders (see batch.lua),
---               if some are
--- It is gone once all three are 0 and the slot lies an interval behind. In front of it there is "@", what the answers of its
--- downstream say (see downstream.lua), and a space, while they say something.
+--               flow.PLACE_OF). A place without its letter is empty. Then "+" and the number of batch members in in_flight other than
+--               the first of each batch (see batch.lua), if there are any
+-- The text is removed once all three counts are 0 and the slot is an interval in the past. While the downstream has a state (see
+-- downstream.lua), the text begins with "@", that state and a space.
 --
--- Where an operator has given a flow settings of its own, they are a text in the hash
+-- Own settings of a flow, given by an operator, are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
--- "-" for what it has not, of a disabled flow then when it was disabled (see own_settings.lua), then lines that are not for scripts, but
--- for the last two: budgets of its own, in quotes ('""' has none), and quotas of its own, in < and > ("<>" has none). own_budgets in conf
--- has the units of such budgets. With flow_must_exist in conf a flow is missing without a setting of its own: no job of it gets in, and
--- none leaves, as if it was paused.
+-- with "-" for a setting that it does not have. A disabled flow then has the time (see own_settings.lua). Lines follow. Scripts read only
+-- the last two: its own budgets in quotes ('""': none), and its own quotas in < and > ("<>": none). own_budgets in conf
+-- has the units of such budgets. With flow_must_exist in conf, a flow without own settings is missing: it admits no jobs and sends
+-- none, as if paused.
 --
--- The turn queue is the zset due, of each group where there are some: flow -> when its turn is, for each flow that has
--- something to send, now or later. Its times, and those of slots, are of the engine's clock (see pacer.lua).
+-- The turn queue is the zset due, or one zset per group: flow -> time of its turn, for each flow with jobs to
+-- send, now or later. Its times and slots are in the engine's clock (see pacer.lua).
 
 --#include lib/downstream.lua
 --#include lib/pacer.lua
@@ -41,11 +41,11 @@ local flow = {
   LETTERS = { 'k', 'h', 'n', 'l', 'd' },
 }
 
--- Most counts are small: to look them up costs less than to make numbers of texts, and texts of numbers.
+-- Most counts are small: a table lookup is cheaper than a conversion between numbers and texts.
 local number_of = { ['0'] = 0, ['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4, ['5'] = 5, ['6'] = 6, ['7'] = 7, ['8'] = 8, ['9'] = 9 }
 local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
 
--- The state of a flow from its text, or that of one that is new: nothing is known of its places.
+-- Reads the state of a flow from its text. A flow without a text is new: its places are unknown.
 function flow.read(text)
   local slot, frac, rate, last = 0, 0, '-', 0
   local turn, unfinished, scheduled, in_flight, filled = string.match(text or '', '^0 0 %- (%d+) (%d+) (%d+) (%d+) (%.%a*)$')
@@ -76,17 +76,17 @@ function flow.read(text)
     in_flight = number_of[in_flight] or in_flight + 0, riders = riders, filled = filled }
 end
 
--- The text of a count, which is never below 0: where it was deleted by hand, it begins anew.
+-- Formats a count, never below 0: after a deletion by hand it restarts from 0.
 local function text_of(n) return small[n] or string.format('%d', n < 0 and 0 or n) end
 flow.text_of = text_of
 
--- Of the jobs in flight one at least is no rider.
+-- Formats the number of batch members in flight that do not hold the slot: at least one job in flight holds one.
 local function riders_text(state)
   local riders = math.min(state.riders, state.in_flight - 1)
   return riders > 0 and '+' .. text_of(riders) or ''
 end
 
--- The text of a state.
+-- Formats a state.
 function flow.write(state)
   local turn, unfinished, scheduled, in_flight = state.turn, state.unfinished, state.scheduled, state.in_flight
   local says = state.down and '@' .. downstream.write(state.down) .. ' ' or ''
@@ -96,20 +96,20 @@ function flow.write(state)
     .. (state.riders > 0 and riders_text(state) or '')
 end
 
--- Notes that something may lie in a place of the flow, by its letter.
+-- Records that a place of the flow may hold something, by its letter.
 function flow.fill(state, letter)
   if not string.find(state.filled, letter, 1, true) then state.filled = state.filled .. letter end
 end
 
--- Whether the state says nothing that one of a new flow would not say. clock is the engine's; nil where it is not known.
+-- Returns whether the state equals the state of a new flow. clock is the engine's; nil if unknown.
 function flow.is_idle(state, s, clock)
   if state.unfinished > 0 or state.scheduled > 0 or state.in_flight > 0 then return false end
   if state.down and not (clock and downstream.is_over(state.down, clock)) then return false end
   return s.rate_count == 0 or clock ~= nil and state.slot + s.rate_per / s.rate_count <= clock
 end
 
--- When the flow's rate and its downstream let it depart next, by the engine's clock; 0: at once. The state stays as it is: a
--- script that has not seen the server's clock step back has a clock that is behind.
+-- Returns when the rate and the downstream of a flow allow its next departure, by the engine's clock; 0: at once. The state does not
+-- change, because the clock of a script that has not noticed a step back of the server's clock is behind.
 function flow.ready(state, s, clock)
   local till = state.down and state.down.till or 0
   if state.new or s.rate_count == 0 then return till end
@@ -118,20 +118,19 @@ function flow.ready(state, s, clock)
   return math.max(pacer.by_rate(seen, s, 1), till)
 end
 
--- What holds for a flow of these settings: its downstream may ask for a lower rate.
+-- Returns the effective settings of a flow: its downstream may have lowered the rate.
 function flow.obeys(state, s) return state.down and downstream.adapted(state.down, s, pacer.prepare) or s end
 
--- Whether a flow has a setting of its own, by its text. A pause is none, nor is that it is disabled.
+-- Returns whether a flow has an own setting, by its text. A pause does not count, nor does being disabled.
 function flow.exists(text)
   if not text then return false end
   return not string.find(text, '^%- %- %- %- %- %- ') or string.find(text, '^[^\n]*\n[^\n]*\n[-\n]*[^-\n]') ~= nil
 end
 
--- Whether it has a URL of its own, by its text.
+-- Returns whether a flow has its own URL, by its text.
 function flow.has_url(text) return text and string.find(text, '^[^\n]*\n[^\n]*\n[^-]') ~= nil end
 
--- The texts of the budgets (see budget.rules) and of the quotas (see quota.windows) that it has of its own, by its text; each nil where it
--- has those of all.
+-- Returns the texts of a flow's own budgets (see budget.rules) and own quotas (see quota.windows); nil for one that it does not have.
 local function own_use(text)
   local last = text and string.byte(text, -1)
   if last ~= 34 and last ~= 62 then return nil, nil end -- " and >
@@ -139,12 +138,12 @@ local function own_use(text)
   return string.match(budgets or '', '^"(.*)"$'), string.match(quotas or '', '^<(.*)>$')
 end
 
--- A number of a flow's own, else that of all.
+-- Returns a flow's own number, else the default.
 local function number(own, of_all) return tonumber(own or '-') or tonumber(of_all or 0) end
 
--- What holds for a flow: from its own settings (the text, or false), else those of all, see flow.OF_ALL. The weight is 1, paused and
--- disabled are 0 unless it says so. A disabled flow is paused too, and so is a missing one. With flow_keep in conf a
--- disabled flow takes jobs (see places.read), and they wait (see empty_disabled.lua).
+-- Returns the settings of a flow: its own (the text, or false), else the defaults (see flow.OF_ALL). The default weight is 1; paused and
+-- disabled default to 0. A disabled or missing flow counts as paused. With flow_keep in conf, a
+-- disabled flow admits jobs (see places.read), which wait (see empty_disabled.lua).
 function flow.settings(text, of_all)
   local all_count, all_per, all_burst, all_capacity, all_in_flight, must_exist = unpack(of_all, 1, 6)
   local count, per, burst, capacity, in_flight, weight, paused, disabled =
@@ -158,7 +157,7 @@ function flow.settings(text, of_all)
     budgets = budgets, quotas = quotas })
 end
 
--- The same of a flow that is disabled now.
+-- Returns a copy of the settings, as of a flow that is disabled now.
 function flow.disabled(settings, now)
   local disabled = {}
   for field, value in pairs(settings) do disabled[field] = value end
@@ -166,26 +165,26 @@ function flow.disabled(settings, now)
   return disabled
 end
 
--- What flows, or groups, have of their own: their texts. Most buckets have none: then it is not asked for each.
+-- Returns the own settings of flows or groups, as texts. Most buckets have none: then one command suffices.
 function flow.own_texts(key, names)
   return redis.call('HLEN', key) > 0 and redis.call('HMGET', key, unpack(names)) or {}
 end
 
--- The settings of so many flows, by what flow.own_texts says: those that have none of their own share one table.
+-- Returns the settings of `count` flows, from the result of flow.own_texts. Flows without own settings share one table.
 function flow.all_settings(texts, of_all, count)
   local common, all = flow.settings(false, of_all), {}
   for n = 1, count do all[n] = texts[n] and flow.settings(texts[n], of_all) or common end
   return all
 end
 
--- The path of a flow, and the group in a path.
+-- Return the path of a flow, and the group in a path.
 function flow.path(group, name) return string.format('%d:', #group) .. group .. name end
 function flow.group_of(path)
   local colon = string.find(path, ':', 1, true) or 0
   return string.sub(path, colon + 1, colon + tonumber(string.sub(path, 1, colon - 1)))
 end
 
--- The path that a header makes, and whether it can be read.
+-- Returns the path in a header, and whether the header can be read.
 local function path_of(header)
   local name, group = string.match(header, '^{"f":"([^"\\]*)","g":"([^"\\]*)"')
   if name then return flow.path(group, name), true end
@@ -197,11 +196,11 @@ local function path_of(header)
   return flow.path(group, name), true
 end
 
--- Which of its flow's lists a job is in, by its mark (see codec.lua); the normal one where that cannot be read.
+-- Returns the number of the flow's list that a job is in, by its mark (see codec.lua); the normal one if that cannot be read.
 function flow.list_of(mark) return flow.PRIORITY_OF[string.sub(mark or '', 13, 13)] or 3 end
 
--- The flow that a job's header names, "" if it names none, and whether it can be read. A name
--- is there as it is but for what JSON escapes. Where flows are in groups it is the path.
+-- Returns the flow that a job's header names, "" if it names none, and whether it can be read. A name
+-- is unchanged except for JSON escapes. In a bucket with groups it is the path.
 function flow.of(job, in_groups)
   local header = string.match(job, '^%S+ %S+ %S+ ([^\n]*)') or '?'
   if in_groups then return path_of(header) end
@@ -213,8 +212,8 @@ function flow.of(job, in_groups)
   return '', false
 end
 
--- Counts jobs that come to a flow, or, with numbers below 0, go from it: of those that came at
--- once, of those that came with a delay, of those in flight, and of the riders among these. Its group counts them too.
+-- Adds to the counts of a flow and its group; negative numbers subtract: jobs enqueued without a delay, with a delay, in flight, and
+-- batch members in flight that hold no slot.
 function flow.count(f, unfinished, scheduled, in_flight, riders)
   local state = f.state
   state.unfinished, state.scheduled = state.unfinished + unfinished, state.scheduled + scheduled
@@ -222,17 +221,17 @@ function flow.count(f, unfinished, scheduled, in_flight, riders)
   if f.group then flow.count(f.group, unfinished, scheduled, in_flight, riders) end
 end
 
--- Counts jobs of the bucket that came with a delay and are gone. The count does not go below 0: where
--- it was deleted by hand, it begins anew, and the sweeper makes it good.
+-- Counts n jobs of the bucket as removed that were enqueued with a delay. The count stays at 0 or above: after a
+-- deletion by hand it restarts, and the sweeper corrects it.
 function flow.unschedule(count, n)
   if n > 0 and redis.call('HINCRBY', count, 'scheduled', -n) < 0 then redis.call('HSET', count, 'scheduled', 0) end
 end
 
--- The fields of conf that hold for all flows, as flow.settings wants them. Groups have no sixth.
+-- The fields of conf with the defaults of all flows, in the order of flow.settings. Groups have no sixth.
 flow.OF_ALL = { 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity', 'flow_max_in_flight', 'flow_must_exist' }
 
--- What is kept of the flows of these names, a thousand at most: for each { name, state, settings, configured, was_held }.
--- fields says what in conf holds for all, of groups; nil of flows.
+-- Loads up to a thousand flows by name: { name, state, settings, configured, was_held } for each.
+-- fields names the defaults of groups in conf; nil for flows.
 function flow.load(conf, flows, flow_settings, names, fields)
   local of_all, loaded = redis.call('HMGET', conf, unpack(fields or flow.OF_ALL)), {}
   local texts = redis.call('HMGET', flows, unpack(names))
@@ -245,7 +244,7 @@ function flow.load(conf, flows, flow_settings, names, fields)
   return loaded
 end
 
--- Keeps the state of a flow, or nothing if it says nothing. clock is the engine's; nil where it is not known.
+-- Stores the state of a flow, or removes it if the flow is idle. clock is the engine's; nil if unknown.
 function flow.save(flows, f, clock)
   if flow.is_idle(f.state, f.settings, clock) then
     redis.call('HDEL', flows, f.name)
@@ -254,23 +253,23 @@ function flow.save(flows, f, clock)
   end
 end
 
--- The turn queue as a script finds it: that of flows, or of groups where there are some. sooner says in the end whether its head moved.
+-- Opens the turn queue, of flows or of groups. sooner becomes true if its head moves to an earlier time.
 function flow.turn_queue(due, pace)
   return { key = due, offset = tonumber(redis.call('HGET', pace, 'offset') or 0),
     head = tonumber(redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]), sooner = false }
 end
 
--- When there is something to send of a flow whose places begin behind keys[before]: now if
--- it waits in a list, else the first time of later; nil if nothing waits.
+-- Returns when a flow has something to send: now if a job is in a list, else the first time in later; nil if no job waits.
+-- Its places are behind keys[before].
 function flow.next(keys, before, now)
   if redis.call('EXISTS', keys[before + 1], keys[before + 2], keys[before + 3], keys[before + 4]) > 0 then return now end
   return tonumber(redis.call('ZRANGE', keys[before + 5], 0, 0, 'WITHSCORES')[2])
 end
 
--- Puts a flow in the turn queue after its places or its bounds have changed: for `at`, when
--- what was put there may go, nil if nothing was; for whatever waits, if it is not there at all or
--- was held back: it may stand there for what came meanwhile and is due later than others. It may
--- come earlier than it stands there, never later, and not if it is held back. now and at are of the server's clock.
+-- Puts a flow in the turn queue after its places or its bounds have changed. `at` is when the added
+-- jobs may go, nil if none were added. If the flow is not in the queue or
+-- was held back, the time of any waiting job counts. A flow only moves to an
+-- earlier time, and stays out while it is held back. now and at are of the server's clock.
 function flow.recall(turn_queue, f, keys, before, now, at)
   if pacer.is_held(f) then return end
   local g = f.group

@@ -1,15 +1,15 @@
 -- group.lua: the groups of a bucket, a level above its flows. A group is the flows of
--- one key, such as the endpoints of a tenant. Its bounds hold together with those of the
+-- one key, such as the endpoints of a tenant. Its bounds apply in addition to the bounds of the
 -- flow and of the bucket.
 --
--- A group is stored as two texts like those of a flow (see flow.lua), in the
+-- A group is stored as two texts in the format of a flow (see flow.lua), in the
 -- hashes groups and group_settings. Its counts are the sums over its flows. Without a rate, its
--- slot is that of its last departure.
+-- slot is the slot of its last departure.
 --
 -- The turn queue has two levels: due_groups has each group whose flows have something to
 -- send, at the time that its own bounds and the first of its flows allow; and
--- due:<group> has its flows, as due: has them where there are no groups. A group that is
--- held back is off due_groups, and due:<group> stays as it is.
+-- due:<group> has its flows, as due: has the flows without groups. A group that is
+-- held back is removed from due_groups, and due:<group> stays as it is.
 
 --#include lib/flow.lua
 --#include lib/pacer.lua
@@ -18,8 +18,8 @@ local group = {
   OF_ALL = { 'group_rate_count', 'group_rate_per', 'group_burst', 'group_capacity', 'group_max_in_flight' }, -- see flow.OF_ALL
 }
 
--- The groups of flows, by the names of the flows: each once, in the order in which they come; and
--- for each flow which of them its own is.
+-- Returns the groups of flows, by the names of the flows: each once, in the order of the flows; and
+-- for each flow the number of its group.
 function group.names(flows)
   local names, numbers, of = {}, {}, {}
   for n, path in ipairs(flows) do
@@ -30,9 +30,9 @@ function group.names(flows)
   return names, of
 end
 
--- Reads the groups of flows; each flow gets its own as f.group. Behind keys[before] are the
--- hashes groups and group_settings, then, of scripts that need them, due:<group> of each, in
--- the order of group.names. names and of: what group.names says of the flows, where the script has asked.
+-- Reads the groups of flows, and sets f.group of each flow. Behind keys[before] are the
+-- hashes groups and group_settings, then, in scripts that need them, due:<group> of each, in
+-- the order of group.names. names and of: the results of group.names, if the script has called it.
 function group.load(conf, keys, before, flows, names, of)
   if not names then
     local paths = {}
@@ -46,17 +46,17 @@ function group.load(conf, keys, before, flows, names, of)
   return loaded
 end
 
--- When the group may depart next by its rate, in the engine's clock. It is not before the last departure:
--- else a group that gets new flows all the time would always be first.
+-- Returns when the group may depart next by its rate, in the engine's clock. It is not before the last departure:
+-- otherwise a group that gets new flows all the time would always be first.
 function group.ready(g, clock)
   local s = g.settings
   if s.rate_count > 0 then return flow.ready(g.state, s, clock) end
   return math.min(g.state.slot, clock + pacer.MAX_HORIZON)
 end
 
--- The group's turn in the turn queue. g.turn is the soonest turn that flows got on the group's own turn queue, nil
--- if none did. If the group is missing in the turn queue or was held back, it is the first turn there. Nil if the group is
--- held back, or need not move.
+-- Returns the group's turn in the turn queue. g.turn is the earliest new turn in the group's own turn queue, nil
+-- without any. If the group is missing in the turn queue or was held back, its turn is the first one of its own queue. Nil if the group
+-- is held back, or need not move.
 function group.turn(turn_queue, g, now)
   if pacer.is_held(g) then return nil end
   local turn, clock = g.turn, now + turn_queue.offset
@@ -66,8 +66,8 @@ function group.turn(turn_queue, g, now)
   return turn and math.max(turn, clock, group.ready(g, clock))
 end
 
--- Puts a group in the turn queue after its flows or its bounds have changed. It may come earlier
--- than it stands there, never later.
+-- Puts a group in the turn queue after its flows or its bounds have changed. It only moves
+-- to an earlier time.
 function group.recall(turn_queue, g, now)
   local turn = group.turn(turn_queue, g, now)
   if not turn then return end
@@ -75,7 +75,7 @@ function group.recall(turn_queue, g, now)
   if not turn_queue.head or turn < turn_queue.head then turn_queue.sooner = true end
 end
 
--- Keeps what became of groups, and puts them in the turn queue, if the script has one: then it knows the engine's clock.
+-- Stores the groups, and puts them in the turn queue, if the script has one: then it knows the engine's clock.
 function group.close(groups, now, turn_queue)
   for _, g in ipairs(groups or {}) do
     flow.save(groups.key, g, turn_queue and now + turn_queue.offset)

@@ -1,8 +1,8 @@
--- handout.lua: the jobs that a claim hands out: its reply, their leases and metas, and the record of the claim, by which it
--- is answered again. Jobs of a batch (see batch.lua) have "#" and its number behind the claim in their metas.
+-- handout.lua: the jobs that a claim hands out: its reply, their leases and metas, and the record of the claim, from which
+-- a repeated claim is answered. Jobs of a batch (see batch.lua) have "#" and its number behind the claim in their metas.
 --
 -- The record is "claim time " and for each job "id slot epoch;". The first job has its slot there. The other jobs have the time
--- from that slot to their own. An epoch of 1 is left out: most jobs are claimed once.
+-- from that slot to their own. An epoch of 1 is omitted: most jobs are claimed once.
 
 --#include lib/codec.lua
 --#include lib/codes.lua
@@ -12,8 +12,8 @@
 
 local handout = {}
 
--- The answer of a claim: its head, to which the jobs are added. offset is that of the engine's clock: slots are given by that
--- clock, and told by the server's. last_chance: crashes that put a job on its last chance.
+-- Opens the reply of a claim: its head, to which the jobs are added. offset: of the engine's clock; slots are given by that
+-- clock, and returned by the server's. last_chance: crashes that put a job on its last chance.
 function handout.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
     last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
@@ -38,7 +38,7 @@ local function tell_again(out, epoch, number, attempts)
   again[n + 1], again[n + 2], again[n + 3], again[n + 4] = out.count, epoch, number, attempts
 end
 
--- Notes the meta of a job that is not handed out.
+-- Records the meta of a job that is not handed out.
 function handout.note(out, id, stored)
   local metas, n = out.metas, out.metas_size
   metas[n + 1], metas[n + 2] = id, stored
@@ -50,21 +50,21 @@ local function tell_batch(out, first, size, number)
   batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = codes.CLAIM_BATCH, first, size, number + 0
 end
 
--- Tells of a job that became a dead letter: why (0 expired, -1 too old).
+-- Adds a job that became a dead letter: why (0 expired, -1 too old).
 function handout.tell_dead(out, why, id, name, attempts)
   local died = out.died
   local n = #died
   died[n + 1], died[n + 2], died[n + 3], died[n + 4] = why, id, name, attempts
 end
 
--- Tells what the nth job has charged (see charges.lua).
+-- Adds the charges of the nth job (see charges.lua).
 function handout.tell_charges(out, nth, times, reserved)
   local told, n = out.charges, #out.charges
   told[n + 1], told[n + 2], told[n + 3], told[n + 4] = codes.CLAIM_CHARGED, nth, times, reserved
 end
 
--- Tells that an earlier attempt of the last job may have taken effect: a dispatcher crashed with it, or its last attempt ended without a
--- response, or with one that leaves that open. last is what is known of that attempt.
+-- Adds that an earlier attempt of the last job may have taken effect: a dispatcher crashed with it, or its last attempt ended without a
+-- response, or with one that leaves that open. last is the stored last attempt.
 local function tell_doubt(out, crashes, last)
   if crashes == 0 then
     if last == '' then return end
@@ -97,8 +97,8 @@ function handout.add(out, id, at, job, stored, name, own)
   tell_doubt(out, crashes, last)
 end
 
--- Hands out a batch of that number: a job as for handout.add, and its riders (see batch.gather). What the settings of the flow say
--- stands with the first job.
+-- Hands out a batch with its number: a job as in handout.add, and its further members (see batch.gather). The flow's own settings
+-- are with the first job.
 function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
   local noted, n = out.riders, #out.riders
   local fresh = out.fresh
@@ -113,10 +113,10 @@ function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
   out.owner, out.fresh = out.claim, fresh
 end
 
--- Whether a record is of that claim.
+-- Returns whether a record is of that claim.
 function handout.is_of(record, claim) return string.sub(record, 1, #claim + 1) == claim .. ' ' end
 
--- The jobs of a record: for each { id, slot, epoch }.
+-- Parses the jobs of a record: { id, slot, epoch } for each.
 function handout.jobs(record)
   local jobs, first = {}, 0
   for id, slot, epoch in string.gmatch(string.match(record, '^%S+ %d+ (.*)$') or '', '(%S+) (%-?%d+) ?(%d*);') do
@@ -127,8 +127,8 @@ function handout.jobs(record)
   return jobs
 end
 
--- Hands out the jobs of a record again, less what was taken back meanwhile. parted is '1' with flows, '2' in groups, else false.
--- Returns which of the jobs is on its last chance, 0 none.
+-- Hands out the jobs of a record again, without the jobs that were taken back meanwhile. parted is '1' with flows, '2' in groups, else
+-- false. Returns the number of the job on its last chance, 0 none.
 function handout.replay(out, record, body, meta, flow_settings, parted)
   local lone, batches, before = 0, out.batches, nil
   for _, leased in ipairs(handout.jobs(record)) do
@@ -156,8 +156,8 @@ function handout.replay(out, record, body, meta, flow_settings, parted)
 end
 
 
--- Writes leases, riders, metas and the record. All leases of a claim end together: a lease after its last slot. leased: how many
--- leases there were.
+-- Writes leases, batch members, metas and the record. All leases of a claim end together: a lease after its last slot. leased: the number
+-- of leases before.
 function handout.write(out, leases, leased, riders, meta, claims, dispatcher, now, lease)
   encoding.hash(meta, leased, leased + out.count, function() in_chunks('HSET', meta, out.metas) end)
   if out.count == 0 then return end
@@ -168,8 +168,8 @@ function handout.write(out, leases, leased, riders, meta, claims, dispatcher, no
   redis.call('HSET', claims, dispatcher, string.format('%s %d ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 
--- The answer: its head, the number of jobs, the jobs, what is told of those that were claimed before, the dead letters, the batches, and
--- what was charged, and which jobs are in doubt.
+-- Returns the reply: its head, the number of jobs, the jobs, the details of jobs claimed before, the dead letters, the batches,
+-- the charges, and which jobs are in doubt.
 function handout.reply(out)
   local answer, again, died, batches, charged, n = out.answer, out.again, out.died, out.batches, out.charges, out.size
   local doubts = out.doubts

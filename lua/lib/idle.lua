@@ -1,13 +1,13 @@
--- idle.lua: forgets flows, and groups of them, that have become idle.
+-- idle.lua: removes the state of flows and groups that have become idle.
 --
--- A flow with a rate is known for a while after its last job has left, because its last slot holds back the next
--- one. A flow whose downstream has said something is known for a day. The zset idle holds when that is over: "f" and the name
--- of a flow, or "g" and the name of a group -> that time, microseconds of the engine's clock. claim.lua and settle.lua note it
--- when nothing of the flow waits any more. Before enqueue.lua makes
--- new flows, it looks at entries whose time has come, at more than it makes. So flows are forgotten as fast as they come,
--- and idle ones take no place under max_flows. An entry whose flow is gone or has jobs again is dropped. claim.lua notes
--- that flow anew when these have left. So there are not many more entries than flows. The audit of sweep.lua finds flows
--- that were never noted, because their last jobs were cancelled.
+-- A flow with a rate is stored for a while after its last job, because its last slot holds back the next
+-- one. A flow with a downstream state is stored for a day. The zset idle has the end of that time: "f" and the name
+-- of a flow, or "g" and the name of a group -> microseconds of the engine's clock. claim.lua and settle.lua add the entry
+-- when no job of the flow waits any more. Before enqueue.lua makes
+-- new flows, it checks more due entries than it makes flows. So flows are removed as fast as they come,
+-- and idle ones take no place under max_flows. An entry is dropped if its flow does not exist or has jobs again. claim.lua adds
+-- it again after these jobs. So there are not many more entries than flows. The audit of sweep.lua finds flows
+-- without an entry, whose last jobs were cancelled.
 
 --#include lib/downstream.lua
 --#include lib/flow.lua
@@ -16,14 +16,14 @@
 
 local idle = {}
 
--- When nothing more is to be known of a flow or a group that has no jobs; 0 at once.
+-- Returns when the state of a flow or a group without jobs can be removed; 0 at once.
 local function ends_at(slot, s, down)
   local ends = s.rate_count > 0 and math.ceil(slot + s.rate_per / s.rate_count) or 0
   return down and math.max(ends, downstream.ends(down)) or ends
 end
 
--- Notes a flow or a group as a script leaves it, if it has a rate, or its downstream has said something, and nothing of it
--- waits. entries are arguments of ZADD.
+-- Adds an entry for a flow or a group, if none of its jobs waits and it has a rate or a downstream state.
+-- entries are arguments of ZADD.
 function idle.note(entries, kind, f)
   local state = f.state
   local ends = ends_at(state.slot, f.settings, state.down)
@@ -32,7 +32,7 @@ function idle.note(entries, kind, f)
   entries[#entries + 1] = kind .. f.name
 end
 
--- Looks at flows, or at groups, in one piece: this is done for each flow that there ever was.
+-- Checks flows, or groups, in one loop, as it runs for each flow that ever existed.
 local function look(found, kind, names, states, own_settings, of_all, spared, clock)
   local gone, settings = {}, flow.all_settings(flow.own_texts(own_settings, names), of_all, #names)
   local texts = redis.call('HMGET', states, unpack(names))
@@ -40,9 +40,9 @@ local function look(found, kind, names, states, own_settings, of_all, spared, cl
     local member = kind .. name
     if not spared[member] then
       local said, rest = string.match(texts[n] or '', '^@(%S+) (.*)$')
-      local slot = string.match(rest or texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0 ') -- of one without jobs
+      local slot = string.match(rest or texts[n] or '', '^(%d+) %d+ %S+ %d+ 0 0 0 ') -- without jobs
       local ends = slot and ends_at(slot + 0, settings[n], downstream.read(said)) or 0
-      if ends > clock then -- its rate is another now
+      if ends > clock then -- its rate has changed
         found.again[#found.again + 1], found.again[#found.again + 2] = string.format('%d', ends), member
       else
         found.over[#found.over + 1] = member
@@ -53,8 +53,8 @@ local function look(found, kind, names, states, own_settings, of_all, spared, cl
   return gone
 end
 
--- Looks at a number of entries whose time has come, 1000 at most, but not at those in spared (by entry). Behind keys[before]
--- are groups and group_settings; before is nil without groups. Returns what idle.forget takes, or nil if there is
+-- Checks due entries, up to `most` and at most 1000, except those in spared (by entry). Behind keys[before]
+-- are groups and group_settings; before is nil without groups. Returns the argument of idle.forget, or nil if there is
 -- nothing: flows and groups are the names of idle ones.
 function idle.find(key, clock, most, conf, flows, flow_settings, keys, before, spared)
   local entries = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%d', clock), 'LIMIT', 0, most)
@@ -75,7 +75,7 @@ function idle.find(key, clock, most, conf, flows, flow_settings, keys, before, s
 end
 
 
--- Forgets what idle.find has found.
+-- Removes the states found by idle.find.
 function idle.forget(found, key, flows, groups)
   in_chunks('HDEL', flows, found.flows)
   if groups then in_chunks('HDEL', groups, found.groups) end

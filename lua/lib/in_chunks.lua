@@ -1,4 +1,4 @@
--- in_chunks.lua: runs a command with a list of arguments, some hundred at a time: Lua takes no more. Of an empty list it runs none.
+-- in_chunks.lua: runs a command with a list of arguments, 500 at a time: Lua accepts no more. With an empty list it does nothing.
 
 local CHUNK = 500 -- even: pairs stay together
 

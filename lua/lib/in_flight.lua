@@ -1,16 +1,16 @@
--- in_flight.lua: max_in_flight of a bucket whose configuration does not say it. The configuration computes the number from its rates and
--- from the time that a delivery may take. Here it rises where an operator overrides the rate or the burst, and goes back afterwards.
+-- in_flight.lua: max_in_flight of a bucket whose configuration does not set it. The configuration computes the number from its rates and
+-- from the time that a delivery may take. It rises here if an operator overrides the rate or the burst, and falls back afterwards.
 --
 -- Fields of the settings:
---   in_flight_rule  "time number": the time in microseconds, and the number that the configuration computed; "" if it says the number
---   max_in_flight, own:max_in_flight, set:max_in_flight  as of any override (see control.lua). A number that is raised has no "set:".
+--   in_flight_rule  "time number": the time in microseconds, and the number that the configuration computed; "" if it sets the number
+--   max_in_flight, own:max_in_flight, set:max_in_flight  as for any override (see control.lua). A raised number has no "set:".
 
 local in_flight = {
   MOST = 100000000,
 }
 
--- Has max_in_flight follow what the settings say now. An operator's own max_in_flight stays. A program of an older version leaves the
--- rule as it is, and another number: then the rule does not count. It returns the number before and after, nil if it stays.
+-- Adapts max_in_flight to the present settings. An operator's own max_in_flight stays. A program of an older version leaves the
+-- rule as it is, and writes another number: then the rule does not count. Returns the number before and after, nil if it stays.
 function in_flight.follow(conf)
   local rule, now, kept, set, count, per, burst, fast, large = unpack(redis.call('HMGET', conf, 'in_flight_rule', 'max_in_flight',
     'own:max_in_flight', 'set:max_in_flight', 'rate_count', 'rate_per', 'burst', 'own:rate_count', 'own:burst'))

@@ -1,25 +1,25 @@
--- light_flow.lua: what settle.lua keeps of flows and groups of which it changes two counts and nothing else, which are most. Their texts
--- become the new ones without the tables of flow.lua. A flow is light if it has no settings of its own, no riders, and no bound that held
--- it back. Its downstream has said nothing, and it is in its turn queue or has nothing to send. A group is light if all its flows are.
--- What is done with other flows would do the same with light ones, at twice the cost.
+-- light_flow.lua: the light flows and groups of settle.lua: it changes two of their counts and nothing else. Most are light. Their texts
+-- are changed without the tables of flow.lua. A light flow has no own settings, no batch members in flight, and no bound that held it
+-- back. Its downstream has no state, and it is in its turn queue or has nothing to send. A group is light if all its
+-- flows are. The code for other flows would have the same result, at twice the cost.
 --
--- The flows of a call stand in parts: n, which of the names it is; usual, how many jobs that came without a delay have left it; unusual, if
--- more than that became of it.
+-- The flows of a call are in parts: n, the index of its name; usual, how many jobs without a delay were removed from it; unusual, if
+-- there is any other change.
 
 --#include lib/flow.lua
 --#include lib/group.lua
 
 local light_flow = {}
 
--- What is kept of flows, or of groups, by their names. fields: see flow.load.
+-- Reads the states of flows, or of groups, by their names. fields: see flow.load.
 local function read(conf, states, own_settings, names, fields)
   local common = flow.settings(false, redis.call('HMGET', conf, unpack(fields)))
   return { texts = redis.call('HMGET', states, unpack(names)), own = flow.own_texts(own_settings, names),
     has_rate = common.rate_count > 0, max_in_flight = common.max_in_flight }
 end
 
--- The text of the n-th after a number of its jobs have left it; '' if it is idle then. nil if it is not light. Also returns
--- whether something may wait in it, of a flow.
+-- Returns the text of the n-th flow after `left` of its jobs were removed; '' if it is idle then, nil if it is not light. Also returns
+-- whether a flow may have waiting jobs.
 local function after(all, n, left)
   local text = all.texts[n]
   if not text or all.own[n] then return nil, true end
@@ -27,20 +27,20 @@ local function after(all, n, left)
   if not head or all.max_in_flight > 0 and in_flight + 0 >= all.max_in_flight then return nil, true end
   unfinished, in_flight = unfinished - left, in_flight - left
   if unfinished <= 0 and in_flight <= 0 and scheduled == ' 0 ' then
-    if all.has_rate then return nil, true end -- the clock says whether it is idle
+    if all.has_rate then return nil, true end -- idle or not depends on the clock
     return '', filled ~= ' .'
   end
   return head .. flow.text_of(unfinished) .. scheduled .. flow.text_of(in_flight) .. filled, filled ~= ' .'
 end
 
--- Notes which of the flows are in their turn queues. asked: turn queue -> their parts and names.
+-- Records which of the flows are in their turn queues. asked: turn queue -> their parts and names.
 local function look_up(asked)
   for due, some in pairs(asked) do
     for i, score in ipairs(redis.call('ZMSCORE', due, unpack(some.names))) do some.parts[i].is_queued = score end
   end
 end
 
--- Puts a light text where settle.lua writes it from: states has the arguments of HSET, gone has names.
+-- Adds a light text to what settle.lua writes: states has the arguments of HSET, gone has names.
 local function keep(light, name, text)
   local states = light.states
   if text == '' then
@@ -51,8 +51,8 @@ local function keep(light, name, text)
   end
 end
 
--- Reads the groups of parts; see light_flow.load. before: as in group.load. Returns those that are not light, as group.load does, and the
--- texts of the others.
+-- Reads the groups of parts; see light_flow.load. before: as in group.load. Returns the groups that are not light, as group.load does,
+-- and the texts of the others.
 local function load_groups(parts, loaded, names, of, conf, due_groups, before)
   local states, own_settings, left, is_heavy = KEYS[before + 1], KEYS[before + 2], {}, {}
   for _, part in ipairs(parts) do
@@ -62,7 +62,7 @@ local function load_groups(parts, loaded, names, of, conf, due_groups, before)
   end
   local light, numbers, heavy_names, all = { states = {}, gone = {} }, {}, {}, read(conf, states, own_settings, names, group.OF_ALL)
   for g, score in ipairs(redis.call('ZMSCORE', due_groups, unpack(names))) do
-    -- A group that is in no turn queue has nothing to send if its own is empty.
+    -- A group that is in no turn queue has nothing to send if its own turn queue is empty.
     local can_be = not is_heavy[g] and (score or redis.call('EXISTS', KEYS[before + 2 + g]) == 0)
     local text = can_be and after(all, g, left[g] or 0)
     if text then
@@ -82,8 +82,8 @@ local function load_groups(parts, loaded, names, of, conf, due_groups, before)
   return groups, light
 end
 
--- Reads the flows of parts, and their groups, where the keys of these begin behind KEYS[before]; nil without groups. Returns what flow.load
--- says of the flows that are not light, by number; the light ones; and of groups the same two. A part gets is_light; is_queued; and
+-- Reads the flows of parts, and their groups, whose keys begin behind KEYS[before]; nil without groups. Returns flow.load's result
+-- for the flows that are not light, by number; the light ones; and the same two for groups. A part gets is_light; is_queued; and
 -- group, if that is not light.
 function light_flow.load(parts, names, conf, flows, flow_settings, due, before)
   local group_names, group_of = nil, nil

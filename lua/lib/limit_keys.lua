@@ -1,22 +1,22 @@
 -- limit_keys.lua: the number of keys of a limit, and the key that all callers above that number share. Scripts that
--- ask limits include it (see limits.lua).
+-- check limits include it (see limits.lua).
 --
 -- A limit may have `max` keys (0: any number). A key expires within `life` microseconds of its last write. So each
--- key was written in this span of `life` or in the one before. The first write in a span counts a key,
--- which costs the others nothing. So never more than `max` keys live, unless
--- `may_have` permits it, and an expired key counts for up to two spans.
+-- key was written in this span of `life` or in the previous one. Only the first write in a span counts a key;
+-- later writes cost nothing. So at most `max` keys exist, unless
+-- `may_have` permits more, and an expired key counts for up to two spans.
 -- If the count is lost, it is right again two spans later.
--- Where the caller that names a key is known, `may_have` bounds its keys, and its further keys share that key too. So a caller that makes
+-- If the caller that names a key is known, `may_have` bounds its keys, and its further keys share that key too. So a caller that makes
 -- up keys takes none of the keys of others.
--- Stores the string span:this:before:both, the start of the span and the numbers of keys written in it, in the one
--- before, and in both; and behind a blank each the same of a caller, by its digits (see callers.lua): digits:this:before:both. It expires
+-- Stores the string span:this:before:both, the start of the span and the numbers of keys written in it, in the previous
+-- one, and in both; then, after a space each, the same for a caller, by its digits (see callers.lua): digits:this:before:both. It expires
 -- two spans after it was written.
 
 --#include lib/bits.lua
 
 local limit_keys = {}
 
--- The numbers of keys, where `passed` microseconds are between the span in which they were written and this one.
+-- Returns the numbers of keys, `passed` microseconds after the span in which they were written.
 local function numbers(passed, life, this, before, both)
   if passed == life then return { this = 0, before = this + 0, both = 0, new = 0 } end
   if passed < -life then -- the clock stepped back: all count as if they were written now
@@ -42,10 +42,10 @@ end
 
 local function alive(n) return math.max(n.this, n.this + n.before - n.both) + n.new end
 
--- The state of a key by a rule's `read`. If the key is new and there are `max`, it is the state of the shared key. `known`
--- has the counts and shared states of this run. `max` and `life` are texts, as most calls need no numbers of them. `digits` names the
--- caller, nil none, and `may_have` says whether it may have one more, by how many are free (below 0 above `max`) and how many it has.
--- `shared` marks the shared state.
+-- Returns the state of a key, read by a rule's `read`. If the key is new and there are `max`, it is the state of the shared key. `known`
+-- has the counts and shared states of this run. `max` and `life` are texts, as most calls need no numbers. `digits` names the
+-- caller, nil none. `may_have` returns whether it may have one more, from the number of free keys (negative above `max`) and its own
+-- number. `shared` marks the shared state.
 function limit_keys.read(known, read, now, key, counter, overflow, a, b, full, max, life, digits, may_have)
   local state = read(key, now, a, b, full)
   if not state.at then bits.check() end

@@ -1,5 +1,5 @@
--- limit_state.lua: reads a state again that could not be read, if it is of the rule that asks. Else another rule has left it, and it is
--- worth nothing: a string, a log, or a sorted set of a program that kept logs in these. Anything else is an error.
+-- limit_state.lua: reads a state again that could not be read, if it belongs to the caller's rule. Otherwise another rule has written it,
+-- and it is worth nothing: a string, a log, or a sorted set of a program that kept logs in these. Anything else is an error.
 
 local limit_state = { ENTRY = '^(%d+):%d+:(%d+):(%d+)$' } -- of a log, see sliding_window_log.lua
 

@@ -1,21 +1,21 @@
--- makers.lua: which caller made a flow, so that one caller takes no more than its share of the flows of a bucket.
+-- makers.lua: the callers that made the flows of a bucket, so that one caller takes no more than its share of the flows.
 --
--- The zset flow_makers has flow -> the digits of its caller (see callers.lua) * 2^33, plus when it was last looked at, milliseconds
--- modulo 2^33. So the flows of a caller stand together, and how many there are costs one count. Jobs without a caller leave the makers
--- of flows as they are. An entry stays until it is looked at after its flow has gone: a run that would refuse looks at 100 of the
--- caller, and the audit of sweep.lua at 500 of all. A redrive makes flows without a word here: only an operator starts one.
+-- The zset flow_makers has flow -> the digits of its caller (see callers.lua) * 2^33, plus when it was last checked, milliseconds
+-- modulo 2^33. So the flows of a caller are adjacent, and one command counts them. Jobs without a caller do not change the makers
+-- of flows. An entry stays until it is checked after its flow was removed: a run that would refuse checks 100 of the
+-- caller, and the audit of sweep.lua 500 of all. A redrive makes flows without an entry: only an operator starts one.
 --
--- While a bucket has fewer flows than a tenth of the share, none is noted: nothing is stored and nothing counted. A caller may then
--- have made all of these, so that with the noted ones it may have nine tenths of its share. It never has more than its share. While a
--- bucket has no more flows than that, no caller can have more, and nothing is counted either.
+-- While a bucket has fewer flows than 10 % of the share, none is recorded and nothing is counted. A caller may
+-- have made all of these, so the recorded ones are limited to 90 % of its share. It never exceeds its share. While a
+-- bucket has at most that many flows, no caller can have more, and nothing is counted either.
 
 --#include lib/callers.lua
 --#include lib/in_chunks.lua
 
 local makers = { SPAN = 8589934592, LOOKS = 100, CHUNK = 500 }
 
--- What is known of the makers in a run that makes new flows; nil where no share matters. there: how many flows the bucket has; new: how
--- many of the run are new.
+-- Opens the makers for a run that makes new flows; nil if no share matters. there: number of flows of the bucket; new:
+-- how many of the run are new.
 function makers.open(key, flows, share, there, new, now)
   share = tonumber(share or 0)
   local spared = math.floor(share / 10)
@@ -27,7 +27,7 @@ end
 
 local function score(m, digits) return string.format('%.0f', digits * makers.SPAN + m.at) end
 
--- Looks at some flows of a caller, those first that were not looked at for longest. Returns how many are gone.
+-- Checks some flows of a caller, the least recently checked first. Returns how many no longer exist.
 local function look(m, digits, n)
   local first = string.format('%.0f', digits * makers.SPAN)
   local last = string.format('%.0f', digits * makers.SPAN + makers.SPAN - 1)
@@ -53,8 +53,8 @@ local function count_of(m, digits)
   return count
 end
 
--- Whether jobs may make all new flows of the run: they have no caller, or one that has room for all; and whether that is none. The jobs
--- stand in ARGV behind `before`, with width arguments each: id, sealed job, ...
+-- Returns whether jobs may make all new flows of the run: they have no caller, or one with room for all; and whether they have none. The
+-- jobs are in ARGV behind `before`, with width arguments each: id, sealed job, ...
 function makers.all_fit(m, n, before, width)
   local letters = callers.of(ARGV[before + 2])
   for j = 2, n do
@@ -64,7 +64,7 @@ function makers.all_fit(m, n, before, width)
   return not m.counted or count_of(m, tonumber(callers.digits(letters))) + m.new <= m.most
 end
 
--- How many flows the caller of a job has made, if it may make no more; else nil.
+-- Returns how many flows the caller of a job has made, if it may make no more; else nil.
 function makers.too_many(m, sealed)
   local letters = m.counted and callers.of(sealed) or ''
   if letters == '' then return nil end
@@ -72,7 +72,7 @@ function makers.too_many(m, sealed)
   return count >= m.most and count or nil
 end
 
--- Notes a flow that a job makes.
+-- Records a flow that a job makes.
 function makers.note(m, name, sealed)
   local letters = callers.of(sealed)
   if letters == '' then return end
@@ -81,14 +81,14 @@ function makers.note(m, name, sealed)
   m.scores[#m.scores + 1], m.scores[#m.scores + 2] = score(m, digits), name
 end
 
--- Writes what was noted and found.
+-- Writes the recorded and the checked entries.
 function makers.write(m)
   in_chunks('ZREM', m.key, m.gone)
   in_chunks('ZADD', m.key, m.scores)
   m.gone, m.scores = {}, {}
 end
 
--- Forgets some of the flows that are gone, of all callers.
+-- Removes some entries of flows that no longer exist, of all callers.
 function makers.trim(key, flows, now)
   local there = redis.call('ZCARD', key)
   if there == 0 then return end

@@ -1,7 +1,7 @@
--- next_turns.lua: what a claim leaves of its flows and groups: when each goes next, in which turn queue, and what is kept of it.
+-- next_turns.lua: the end of a claim for its flows and groups: when and in which turn queue each goes next, and its stored state.
 --
--- A flow that has something to send, now or later, stands in the turn queue of its group, or in that of the bucket. A flow that has
--- nothing, or is held, is taken off. Of a flow that is idle nothing is kept.
+-- A flow that has something to send, now or later, is in the turn queue of its group, or of the bucket. A flow that has
+-- nothing, or is held, is removed. An idle flow has no stored state.
 
 --#include lib/flow.lua
 --#include lib/idle.lua
@@ -19,7 +19,7 @@ function next_turns.open(clock, offset, recheck)
   return { clock = clock, offset = offset, recheck = recheck, states = {}, gone = {}, idle = {} }
 end
 
--- Puts flows and groups back at the turns that they had, where nothing may go: their names and turns are behind ARGV[flows] and
+-- Puts flows and groups back at their previous turns, when nothing may go: their names and turns are behind ARGV[flows] and
 -- ARGV[groups], the keys of the groups behind KEYS[keys].
 function next_turns.put_back(due, flows, groups, keys, in_groups)
   local dues = {}
@@ -32,8 +32,8 @@ function next_turns.put_back(due, flows, groups, keys, in_groups)
   end
 end
 
--- Puts a flow or a group in a turn queue, at that time; takes it off without one. list has placed and taken_off, once there are some,
--- and the soonest time of those that are placed.
+-- Puts a flow or a group in a turn queue at a time, or removes it without a time. list gets placed and taken_off, once there are any,
+-- and soonest, the earliest placed time.
 local function put(c, list, name, at)
   if not at then
     list.taken_off = list.taken_off or {}
@@ -51,7 +51,7 @@ local function put(c, list, name, at)
   end
 end
 
--- Notes what is kept of a flow or a group.
+-- Records the new state of a flow or a group.
 local function keep(c, f, kind, states, gone)
   local state = f.state
   if state.unfinished <= 0 and flow.is_idle(state, f.settings, c.clock) then
@@ -63,7 +63,7 @@ local function keep(c, f, kind, states, gone)
   end
 end
 
--- Decides what becomes of plain flows (see plain_turns.lua).
+-- Decides the new turns of plain flows (see plain_turns.lua).
 local function decide_plain(c, plain)
   for p = 1, #plain.names do
     local name, at = plain.names[p], plain.at[p]
@@ -77,7 +77,7 @@ local function decide_plain(c, plain)
   end
 end
 
--- Decides what becomes of flows, and of the plain ones, if there are some. It writes nothing yet. furthest: no departure lies behind it.
+-- Decides the new turns of flows, and of plain ones, if any. It writes nothing yet. furthest: no departure is later.
 function next_turns.decide(c, named, furthest, plain)
   if plain then decide_plain(c, plain) end
   for i = 1, #named do
@@ -96,8 +96,8 @@ function next_turns.decide(c, named, furthest, plain)
   end
 end
 
--- Writes the turn queues of groups, and decides what becomes of the groups. A group goes at its turn, also where that of its flows
--- is later, unless these have to wait longer than the bucket, which goes at next_slot. groups_key: what is kept of groups.
+-- Writes the turn queues of groups, and decides the turns of the groups. A group goes at its turn, even if the turn of its flows
+-- is later, unless these have to wait longer than the bucket, which goes at next_slot. groups_key: the states of groups.
 function next_turns.write_groups(c, groups, groups_key, next_slot)
   local states, gone, soon = {}, {}, math.max(next_slot, c.clock)
   for i = 1, #groups do
@@ -105,7 +105,7 @@ function next_turns.write_groups(c, groups, groups_key, next_slot)
     if g.taken_off then in_chunks('ZREM', g.due, g.taken_off) end
     if g.placed then in_chunks('ZADD', g.due, g.placed) end
     if g.quotas then quota.write(g.quotas) end
-    -- Where the head is soon enough, it does not matter when it is.
+    -- If the head is early enough, its exact time does not matter.
     local head = g.soonest
     if not head or head > soon then head = tonumber(redis.call('ZRANGE', g.due, '0', '0', 'WITHSCORES')[2]) end
     if not head and g.state.turn > 0 then g.state.turn, g.changed = 0, true end
@@ -118,7 +118,7 @@ function next_turns.write_groups(c, groups, groups_key, next_slot)
   in_chunks('HDEL', groups_key, gone)
 end
 
--- Writes the turn queue of the bucket, and what is kept of its flows. Returns the head of the turn queue, nil if it is empty.
+-- Writes the turn queue of the bucket, and the states of its flows. Returns the head of the turn queue, nil if it is empty.
 function next_turns.write(c, due, flows, idle_key)
   in_chunks('HSET', flows, c.states)
   in_chunks('HDEL', flows, c.gone)

@@ -1,51 +1,50 @@
--- outbox.lua: what a bucket has to tell others. The script that changes the state writes it beside the change, and a dispatcher moves
+-- outbox.lua: the events of a bucket for hooks. The script that changes the state writes the event in the same run, and a dispatcher moves
 -- it on: see outbox.lua in the folder above.
 --
--- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are told together,
+-- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are sent together,
 -- at most once a minute:
---   outbox  zset  "kind flow", or "kind" -> when it is to be moved on, by the server's clock, microseconds
---   texts   hash  the same -> "moving since more first caller ... LF detail"
---     moving  how many events are being moved on, the first of them at since
---     more    how many came after these, the first of them at first
---     caller  the letters of the caller whose job was the first one; without its blank of an event without a caller (see callers.lua)
---     ...     what a newer program may add, behind a caller or "-", stays as it is
+--   outbox  zset  "kind flow", or "kind" -> when to move it on, by the server's clock, microseconds
+--   texts   hash  the same -> "moving since more first caller LF detail"
+--     moving  number of events being moved on, the first of them at since
+--     more    number of events after these, the first of them at first
+--     caller  the letters of the caller of the first job; for an event without a caller also without its space (see callers.lua)
 --     detail  of the last one, JSON
--- No more than MOST of them are kept, and of one caller no more than it leaves free. Others are counted, and lost.
+-- At most MOST of them are kept, and for one caller at most as many as it leaves free. Others are counted, and lost.
 --
--- A window that closes has a name of its own, "window.closed" and its opening: each is reported with its own detail.
+-- A window that closes has its own name, "window.closed" and its opening: each is reported with its own detail.
 
 --#include lib/callers.lua
 --#include lib/window_tally.lua
 
 local outbox = {
   MOST = 1000,
-  PAUSE = 60000000, -- microseconds between two of a kind and a flow
-  OWN = 'tundish-hook-', -- an id begins so if the job was made by a hook: it raises none
+  PAUSE = 60000000, -- microseconds between two events of a kind and a flow
+  OWN = 'tundish-hook-', -- prefix of the ids of jobs that a hook made: such a job raises no events
   CLOSED = 'window.closed',
 }
 
--- The outbox of a bucket, nil if no hook is set. kinds: those that hooks are set for, from the field events of
+-- Opens the outbox of a bucket, nil if no hook is set. kinds: the kinds of events that hooks want, from the field events of
 -- the settings.
 function outbox.open(kinds, key, texts, count, now)
   if not kinds or kinds == '' then return nil end
   return { kinds = ' ' .. kinds .. ' ', key = key, texts = texts, count = count, now = now, found = {} }
 end
 
--- Whether the job of an id was made by a hook.
+-- Returns whether a hook made the job with an id.
 function outbox.is_own(id) return string.sub(id, 1, #outbox.OWN) == outbox.OWN end
 
--- Whether events of a kind are noted.
+-- Returns whether hooks want events of a kind.
 function outbox.wants(box, kind) return string.find(box.kinds, ' ' .. kind .. ' ', 1, true) end
 
--- Notes that jobs ended, for the report of their window: how is sent, dead or dropped. outbox.write counts them.
+-- Records ended jobs for the report of their window: how is sent, dead or dropped. outbox.write counts them.
 function outbox.ends(box, how, n)
   if n == 0 or not outbox.wants(box, outbox.CLOSED) then return end
   box.ended = box.ended or {}
   box.ended[how] = (box.ended[how] or 0) + n
 end
 
--- Notes a number of events, to be written by outbox.write. flow is its name in Redis, nil of an event of the whole bucket. detail: a table
--- of texts. caller: the letters of the caller whose job it was, nil none.
+-- Records n events, for outbox.write. flow is its name in Redis, nil for the whole bucket. detail: a table
+-- of texts. caller: the letters of the job's caller, nil none.
 function outbox.note(box, kind, flow, n, detail, caller)
   if not box or n == 0 or not outbox.wants(box, kind) then return end
   local name = flow and kind .. ' ' .. flow or kind
@@ -57,7 +56,7 @@ function outbox.note(box, kind, flow, n, detail, caller)
   event.n, event.detail = event.n + n, detail
 end
 
--- Notes dead letters of a flow, by their ids. mark is that of one of them, with the letters of its caller.
+-- Records dead letters of a flow, by their ids. mark is the mark of one of them, with the letters of its caller.
 function outbox.note_dead(box, flow, ids, cause, mark)
   if not box then return end
   local n, last = 0, nil
@@ -82,7 +81,7 @@ local function read(text)
   return tonumber(moving or 0), tonumber(since or 0), tonumber(more or 0), tonumber(first or 0), tail or '', detail or '{}'
 end
 
--- Whether there is room for another event of a caller. Its events are counted in the texts where it may have too many: above half of MOST.
+-- Returns whether there is room for another event of a caller. Above half of MOST, the caller's events are counted in the texts.
 local function has_room(box, caller)
   local there = redis.call('HLEN', box.texts)
   local free = outbox.MOST - there
@@ -99,7 +98,7 @@ local function has_room(box, caller)
   return true
 end
 
--- Writes what was noted.
+-- Writes the recorded events.
 function outbox.write(box)
   if box and box.ended then window_tally.add(box.count, box.ended, box.now) end
   for _, name in ipairs(box and box.found or {}) do
@@ -117,7 +116,7 @@ function outbox.write(box)
   end
 end
 
--- What was moved on is out of the outbox, unless another dispatcher did it. since is what outbox.take said of it.
+-- Removes moved events from the outbox, unless another dispatcher did. since is the value that outbox.take returned.
 function outbox.is_moved(key, texts, name, since, now)
   local moving, from, more, first, tail, detail = read(redis.call('HGET', texts, name))
   if moving == 0 or from ~= since then return end
@@ -125,7 +124,7 @@ function outbox.is_moved(key, texts, name, since, now)
   redis.call('ZADD', key, string.format('%d', now + outbox.PAUSE), name)
 end
 
--- The events whose time has come: for each its name, how many, when the first was, detail. They stay until outbox.is_moved.
+-- Returns the due events: name, number, time of the first, detail of each. They stay until outbox.is_moved.
 function outbox.take(key, texts, at_most, now)
   local taken = {}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%d', now), 'LIMIT', 0, at_most)) do

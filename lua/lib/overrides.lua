@@ -1,10 +1,10 @@
--- overrides.lua: what the scripts that look at a bucket or a pool say of what an operator has set (see
+-- overrides.lua: the overrides of an operator, for scripts that inspect a bucket or a pool (see
 -- control.lua).
 
 local overrides = {}
 
--- Of each of some fields of a conf that is overridden: field, value of the configuration, value in force, "time who"; nil if none is.
--- A max_in_flight that rose with the rate or the burst (see in_flight.lua) has the time and the author of those.
+-- Returns for each overridden field of `fields`: field, configured value, effective value, "time author"; nil if there is none.
+-- A max_in_flight that rose with the rate or the burst (see in_flight.lua) has their time and author.
 function overrides.of(conf, fields)
   local list
   for _, field in ipairs(fields) do

@@ -1,12 +1,12 @@
--- own_settings.lua: changes the text of what one flow, or one group, has of its own (see flow.lua).
+-- own_settings.lua: changes the text of a flow's, or a group's, own settings (see flow.lua).
 --
--- Its first line has the numbers, then when it was paused, then of a disabled flow "time/reason": its deliveries ended for good,
--- at that time, by the server's clock, microseconds; reason is one word. The second line is the note of the pause. Lines for programs
--- follow, and last those of the budgets and of the quotas (see flow.lua). "-" stands for what there is not.
+-- Its first line has the numbers, then when it was paused, then for a disabled flow "time/reason": its deliveries ended for good
+-- at that time (server's clock, microseconds); reason is one word. The second line is the note of the pause. Lines for programs
+-- follow, and last the budgets and the quotas (see flow.lua). "-" means: no such setting.
 
 local own_settings = { NUMBERS = 6, PAUSED = 7, DISABLED = 8, NOTE = 2, BUDGETS = 6, QUOTAS = 7 } -- fields of the first line; lines
 
--- The fields of the first line, and the lines.
+-- Returns the fields of the first line, and the lines.
 function own_settings.read(text)
   local fields, lines = {}, {}
   for line in string.gmatch(text .. '\n', '([^\n]*)\n') do lines[#lines + 1] = line end
@@ -16,9 +16,9 @@ function own_settings.read(text)
   return fields, lines
 end
 
--- Changes a line that holds a list of texts, as JSON; "-" is an empty list. change is JSON: {"drop": these leave the list,
--- "put": these come to its front unless it has them, "most": so many it may hold}. Returns the line after, or nil if it would hold
--- more. Changed so again, the line stays as it is.
+-- Changes a line that holds a list of texts, as JSON; "-" is an empty list. change is JSON: {"drop": to remove,
+-- "put": to add at the front unless present, "most": the maximum}. Returns the new line, or nil if it would exceed the
+-- maximum. Repeating the change has no effect.
 function own_settings.change_list(line, change)
   local wanted = cjson.decode(change)
   local there, dropped, list = {}, {}, {}
@@ -36,9 +36,9 @@ function own_settings.change_list(line, change)
   return #list > 0 and cjson.encode(list) or '-'
 end
 
--- The text of these, '' if they say nothing.
+-- Formats the settings, '' if there are none.
 function own_settings.text(fields, lines)
-  if lines[own_settings.QUOTAS] == '-' then lines[own_settings.QUOTAS] = nil end -- a reader of budgets looks at the last line
+  if lines[own_settings.QUOTAS] == '-' then lines[own_settings.QUOTAS] = nil end -- readers of budgets use the last line
   local says_something = false
   for _, word in ipairs(fields) do says_something = says_something or word ~= '-' end
   for i = own_settings.NOTE + 1, #lines do says_something = says_something or lines[i] ~= '-' end
@@ -47,7 +47,7 @@ function own_settings.text(fields, lines)
   return first .. '\n' .. table.concat(lines, '\n', own_settings.NOTE)
 end
 
--- The units of some budgets, with those of one more line of them: words with a space behind each. nil where the line has none.
+-- Adds the units of one more line of budgets to the known units: words, each followed by a space. nil if the line has none.
 function own_settings.units(known, line)
   local all = known
   for unit in string.gmatch(line, '([%l_-]+) %d+ %d+;') do
@@ -56,7 +56,7 @@ function own_settings.units(known, line)
   return string.find(line, ';', 1, true) and all or nil
 end
 
--- Disables a flow. The zset disabled is the list of disabled flows: flow -> when empty_disabled.lua is to look at it.
+-- Disables a flow. The zset disabled lists the disabled flows: flow -> when empty_disabled.lua checks it next.
 function own_settings.disable(key, disabled, name, now, reason)
   local fields, lines = own_settings.read(redis.call('HGET', key, name) or '')
   fields[own_settings.DISABLED] = string.format('%d/', now) .. reason

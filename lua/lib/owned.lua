@@ -1,11 +1,11 @@
--- owned.lua: how many of something each caller of a bucket has: fields "<prefix><digits>" of …:count (see callers.lua for
--- the digits; none of what has no caller). There are as many callers as API keys. A caller that has none has no field.
+-- owned.lua: the number of a shared resource that each caller of a bucket has: fields "<prefix><digits>" of …:count (see callers.lua for
+-- the digits; no digits: without a caller). There are as many callers as API keys. A caller with 0 has no field.
 
 local owned = {
   MOST = 2000, -- fields of …:count that a run reads
 }
 
--- Adds to what a caller has. Returns how many that are.
+-- Adds to the number of a caller. Returns the new number.
 function owned.add(count, prefix, digits, by)
   local field = prefix .. digits
   local n = redis.call('HINCRBY', count, field, string.format('%d', by))
@@ -13,7 +13,7 @@ function owned.add(count, prefix, digits, by)
   return n
 end
 
--- What each caller has, by its digits; nil where that is too much to read.
+-- Returns the numbers of all callers, by their digits; nil if that is too much to read.
 function owned.all(count, prefix)
   if redis.call('HLEN', count) > owned.MOST then return nil end
   local fields, all = redis.call('HGETALL', count), {}
@@ -23,8 +23,8 @@ function owned.all(count, prefix)
   return all
 end
 
--- Above how many a caller has to give some up, so that all of them give up `excess` and those that have the most do: 0 where these have
--- fewer than that.
+-- Returns the number above which callers have to give some up, so that together they give up `excess`, taken from the callers with the
+-- most: 0 if these have fewer than that.
 function owned.level(all, excess)
   local numbers, sum = {}, 0
   for _, n in pairs(all) do numbers[#numbers + 1] = n end

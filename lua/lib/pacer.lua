@@ -1,43 +1,43 @@
--- pacer.lua: when the next departure may go, and counts of departures. A bucket, a group and a flow are each a pacer.
+-- pacer.lua: decides when the next departure may go, and counts departures. A bucket, a group and a flow are each a pacer.
 --
--- The rate is held by the generic cell rate algorithm (GCRA, ITU-T I.371, virtual scheduling). `slot` is the
--- theoretical arrival time of the last departure less one interval, in whole microseconds, and `frac` carries the fraction
+-- The rate follows the generic cell rate algorithm (GCRA, ITU-T I.371, virtual scheduling). `slot` is the
+-- theoretical arrival time of the last departure minus one interval, in whole microseconds, and `frac` carries the fraction
 -- of a microsecond, in 1/rate_count. A departure moves the slot on by one interval. The next one may go `back` microseconds
--- before its own interval is over, where `back` is all but one of the burst. So departures stay within rate x window + burst,
--- and neither depends on the burst that is stored: a burst that is changed, and changed back, mints nothing.
--- After a burst was lowered, the slot may lie further ahead than the new burst allows. Then departures go on at the rate:
--- an interval after `last`, the time of the last departure. After a rate was changed, the pacer is as full as before.
+-- before its own interval is over, where `back` is all but one of the burst. So departures stay within rate x window + burst.
+-- The stored state does not depend on the burst: changing the burst and back adds no departures.
+-- After a burst was lowered, the slot may be further ahead than the new burst allows. Then departures continue at the rate:
+-- an interval after `last`, the time of the last departure. After a change of the rate, the pacer is as full as before.
 --
--- All times are those of the engine's clock: Redis TIME plus the offset in …:pace. It neither steps back nor jumps forwards,
--- as far as dispatchers can tell (see pacer.clock).
+-- All times are of the engine's clock: Redis TIME plus the offset in …:pace. It neither steps back nor jumps forwards,
+-- as far as dispatchers can detect (see pacer.clock).
 --
--- A pacer is a table: settings, as pacer.prepare makes them; state, a table with slot, frac, rate, last, turn,
--- unfinished, scheduled, in_flight and riders; quotas (see quota.lua); down, what its downstream says (see downstream.lua; here with
+-- A pacer is a table: settings, made by pacer.prepare; state, a table with slot, frac, rate, last, turn,
+-- unfinished, scheduled, in_flight and riders; quotas (see quota.lua); down, its downstream's state (see downstream.lua; here with
 -- lease, how long the outcome of a job may take); changed, whether it is to be written back.
--- Functions take an amount: how many departures one is worth.
+-- Functions take an amount: the number of departures in one.
 
 --#include lib/downstream.lua
 --#include lib/quota.lua
 
 local pacer = {
-  MAX_HORIZON = 200000, -- microseconds; no slot lies further ahead
+  MAX_HORIZON = 200000, -- microseconds; no slot is further ahead
   RATES = 1000000000, -- microseconds for which the rates of buckets in a pool are counted
-  RESERVED = 1000000, -- microseconds by which the turns of flows are moved ahead while a claim looks at them
+  RESERVED = 1000000, -- microseconds by which the turns of flows move ahead during a claim
 }
 
--- The offset of the engine's clock and the number of its steps, from `clock`, `offset` and `steps` as stored. Where the
--- server's clock stepped back, the offset grows by the step. Where a dispatcher has seen it step forwards by `stepped`
--- microseconds, the offset shrinks, if no step was noted since the dispatcher learned of `known`: two dispatchers tell
--- of one step.
+-- Returns the offset of the engine's clock and the number of its steps, from the stored `clock`, `offset` and `steps`. If the
+-- server's clock stepped back, the offset grows by the step. If a dispatcher saw it step forwards by `stepped`
+-- microseconds, the offset shrinks, unless a step was recorded since the dispatcher read `known`: two dispatchers may report
+-- the same step.
 function pacer.clock(now, clock, offset, steps, stepped, known)
   clock, offset, steps = tonumber(clock or 0), tonumber(offset or 0), tonumber(steps or 0)
-  if now + offset < clock then return clock - now, steps + 1 end -- whatever a dispatcher may think that it has seen
+  if now + offset < clock then return clock - now, steps + 1 end -- overrides any report of a dispatcher
   if stepped > 0 and steps == known then return offset - stepped, steps + 1 end
   return offset, steps
 end
 
--- Whether the server's clock is beyond the latest time that the dispatcher which asks expects, 0 it knows none. It may have stepped
--- forwards, and only the next script is told: until then nothing is decided by that time, and nothing is written.
+-- Returns whether the server's clock is beyond the latest time that the dispatcher expects (0: unknown). It may have stepped
+-- forwards, which only the next script learns: this one decides nothing by that time, and writes nothing.
 function pacer.is_unexpected(now, latest) return latest > 0 and now > latest end
 
 -- Adds to settings (rate_count, rate_per, burst) the numbers that the arithmetic needs. Without a rate it adds nothing.
@@ -53,7 +53,7 @@ function pacer.prepare(s)
   return s
 end
 
--- Makes a state true for the settings and the time of now. Returns whether it was changed.
+-- Adapts a state to the settings and the present time. Returns whether it changed.
 function pacer.open(state, s, now)
   local latest, rate = now + pacer.MAX_HORIZON, s.rate
   if not rate then
@@ -65,21 +65,21 @@ function pacer.open(state, s, now)
   if state.rate ~= rate then
     local count, per = string.match(state.rate, '^(%d+)/(%d+)$')
     if count then
-      -- Slots that were handed out for later stay.
+      -- Slots handed out for later stay.
       local from, interval = math.max(now, state.last), s.rate_per / s.rate_count
       state.slot = math.ceil(from + math.max(state.slot + per / count - from, 0) * interval / (per / count) - interval)
     end
     state.frac, state.rate, changed = 0, rate, true
   end
   if state.frac >= s.rate_count then state.frac = 0 end
-  -- No departure lies beyond the horizon: the clock was lost, and all of a burst counts as used.
+  -- No departure is beyond the horizon: the clock was lost, and the whole burst counts as used.
   if state.last > latest then
     state.slot, state.last, state.frac, changed = latest + s.back, latest, 0, true
   end
   return changed
 end
 
--- When a number of departures may go next by the rate alone; 0 without a rate.
+-- Returns when `amount` departures may go next by the rate alone; 0 without a rate.
 function pacer.by_rate(state, s, amount)
   if not s.rate then return 0 end
   local tat, frac = state.slot + amount * s.whole, state.frac + amount * s.part
@@ -88,7 +88,7 @@ function pacer.by_rate(state, s, amount)
   return by_burst < by_step and by_burst or by_step -- math.min costs a call
 end
 
--- When a number of departures may go next, by the rate, the quotas and the downstream.
+-- Returns when `amount` departures may go next, by the rate, the quotas and the downstream.
 function pacer.ready(p, amount, latest)
   local quotas, s = p.quotas, p.settings
   local at = s.rate and pacer.by_rate(p.state, s, amount) or 0
@@ -97,13 +97,13 @@ function pacer.ready(p, amount, latest)
   return at
 end
 
--- Whether its own bounds keep it from departing: until a lease of it ends, or until it is resumed.
+-- Returns whether its own bounds hold it back: until one of its leases ends, or until it is resumed.
 function pacer.is_held(p)
   local s = p.settings
   return s.paused > 0 or (s.max_in_flight > 0 and p.state.in_flight - p.state.riders >= s.max_in_flight)
 end
 
--- So many departures go at that time.
+-- Records `amount` departures at a time.
 function pacer.depart(p, at, amount)
   local state, s = p.state, p.settings
   state.in_flight, p.changed = state.in_flight + 1, true
@@ -124,7 +124,7 @@ function pacer.depart(p, at, amount)
   if p.down then downstream.depart(p.down, at) end
 end
 
--- The text of slot, frac and rate.
+-- Formats slot, frac and rate.
 function pacer.text(state)
   if state.last ~= state.slot and state.rate ~= '-' then
     return string.format('%d %d %s/%d', state.slot, state.frac, state.rate, state.last)
@@ -132,7 +132,7 @@ function pacer.text(state)
   return string.format('%d %d %s', state.slot, state.frac, state.rate)
 end
 
--- The rate of such a text and the last departure; that is the slot where the text does not tell.
+-- Parses the rate and the time of the last departure; without that time it is the slot.
 function pacer.rate_of(text, slot)
   local rate, last = string.match(text, '^(%d+/%d+)/(%d+)$')
   if rate then return rate, tonumber(last) end

@@ -1,16 +1,16 @@
--- places.lua: where enqueue.lua puts jobs (see arrivals.lua): the flows of a batch, and their times. A bucket without flows has
--- one flow, "", with nothing stored but its lists and its later (see flow.lua). With groups,
--- the turn queue is that of the groups.
+-- places.lua: decides where enqueue.lua puts jobs (see arrivals.lua): the flows of a batch, and their times. A bucket without flows has
+-- one flow, "", with no stored state but its lists and its later (see flow.lua). With groups,
+-- the turn queue has the groups.
 --
--- The functions take the bucket of estimate.lua, with body and conf (their keys), and hurries (one of the jobs expires); places.read
--- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, and what estimate.lua wants of flows.
+-- The functions take the bucket of estimate.lua, with body and conf (their keys), and hurries (one of the jobs expires). places.read
+-- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, and the fields of flows for estimate.lua.
 -- With groups it also adds groups (see group.load; each with known) and groups_there. Their keys begin
 -- behind group_keys.
 --
--- A part is one flow of the batch: name; at, behind which its places begin in
+-- A part is one flow of the batch: name; at, the number of keys before its places in
 -- KEYS; lengths of its lists, as far as known; and the admitted jobs: pushed (priority -> ids), delayed (score, id, ...)
 -- and first_due, the earliest of these. lengths, pushed and delayed are nil or false while they are empty. In a bucket with flows it
--- also has state and obeys (see flow.lua), known (the flow is there), and what estimate.lua wants.
+-- also has state and obeys (see flow.lua), known (the flow has a state), and the fields for estimate.lua.
 
 --#include lib/callbacks.lua
 --#include lib/codec.lua
@@ -26,14 +26,14 @@
 --#include lib/quota.lua
 
 local places = {
-  KIND = 3, -- where the reply of enqueue.lua says how it answers, see codes.lua
-  LOOKS = 100, -- at flows that may be idle, and one more for each that is new
+  KIND = 3, -- index of the kind in the reply of enqueue.lua, see codes.lua
+  LOOKS = 100, -- entries of flows that may be idle, and one more for each new flow
 }
--- Letters of places, see flow.lua: by priority those of all others than its list, and of the less important ones.
+-- Letters of places (see flow.lua), by priority: of all places but its list, and of the less important ones.
 local OTHERS, LESS_IMPORTANT = { '[hnld]', '[knld]', '[khld]', '[khnd]' }, { '[hnld]', '[nld]', '[ld]', 'd' }
 
--- Finds the keys of quotas and of the pool at the end of KEYS, as enqueue.lua is told of them. Returns the last key before them, the pool
--- as a scope (see estimate.lua), and the key before those of quotas; of_flows: how many of these are of flows and groups.
+-- Finds the keys of quotas and of the pool at the end of KEYS, as `more` announces them. Returns the last key before them, the pool
+-- as a scope (see estimate.lua), and the key before the keys of quotas; of_flows: how many of these are of flows and groups.
 function places.more_keys(last_key, more, of_flows, now)
   local pool_of, quota_keys = nil, nil
   if string.find(more, 'p', 1, true) then
@@ -47,8 +47,8 @@ function places.more_keys(last_key, more, of_flows, now)
   return last_key, pool_of, quota_keys
 end
 
--- Reads the quotas of flows, or of groups. departed(n, f): the key of their departures, nil where the run was not told of it. Returns the
--- windows of those that have none of their own, nil without any.
+-- Reads the quotas of flows, or of groups. departed(n, f): the key of their departures, nil if the caller did not give it. Returns the
+-- default windows, nil without any.
 local function read_quotas(bucket, list, text, departed)
   local of_all, is_counted = (text or '') ~= '', false
   for n, f in ipairs(list) do
@@ -80,7 +80,7 @@ local function read_groups(bucket, parts, conf)
   end
 end
 
--- Finds flows and groups that are idle where there are new ones: these take their places, when arrivals.forget is called.
+-- Finds idle flows and groups if there are new ones: the new ones take their places, when arrivals.forget is called.
 local function find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
   local spared = {}
   for _, g in ipairs(bucket.groups or {}) do
@@ -96,7 +96,7 @@ local function find_idle(bucket, parts, new, conf, idle_key, flows, flow_setting
   if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
 end
 
--- Notes how many callbacks wait of the flows and of the groups: these take places, too.
+-- Reads how many callbacks of the flows and of the groups wait: they take places, too.
 local function read_callbacks(bucket, parts, names, counts)
   for n, there in ipairs(callbacks.counted(counts, 'f', names)) do parts[n].callbacks = there end
   local groups, of_groups = bucket.groups or {}, {}
@@ -104,24 +104,24 @@ local function read_callbacks(bucket, parts, names, counts)
   for n, there in ipairs(#groups > 0 and callbacks.counted(counts, 'g', of_groups) or groups) do groups[n].callbacks = there end
 end
 
--- How many places of a flow, or of a group, are taken.
+-- Returns how many places of a flow, or of a group, are taken.
 function places.taken(f) return f.state.unfinished + (f.callbacks or 0) end
 
--- Counts the flows of this script among those that have something to send, where they had nothing before, in the order in which they
--- come: also a flow that waits for its rate or for its downstream.
+-- Adds the flows of this script that had nothing to send to the rivals, in the order of their
+-- jobs, including flows that wait for their rate or their downstream.
 local function count_rivals(bucket, parts)
   local soon = bucket.now + pacer.RESERVED
   for n = 1, #parts do
     local part = parts[n]
     local filled = part.state.filled
-    if filled == '.' or filled == '.d' or part.ready > soon then -- nothing waits in its lists, or it does not leave yet
+    if filled == '.' or filled == '.d' or part.ready > soon then -- its lists are empty, or it may not send yet
       local row = part.group or bucket
       part.nth, row.rivals = row.rivals, row.rivals + 1
     end
   end
 end
 
--- Reads the flows, and finds room for new ones.
+-- Reads the flows, and makes room for new ones.
 function places.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, makers_key)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
@@ -140,11 +140,11 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   for n = 1, #parts do
     local part, state = parts[n], flow.read(texts[n])
     local obeys = state.down and flow.obeys(state, settings[n]) or settings[n]
-    if keep == '1' and obeys.disabled > 0 then obeys.disabled = 0 end -- its jobs wait as those of a paused flow
+    if keep == '1' and obeys.disabled > 0 then obeys.disabled = 0 end -- its jobs wait, as in a paused flow
     part.state, part.obeys, part.known, part.ready = state, obeys, not state.new, now
     if state.new then
       new = new + 1
-      -- A flow of which nothing is kept has empty places, unless its state was lost.
+      -- A flow without a stored state has empty places, unless its state was lost.
       if redis.call('EXISTS', unpack(KEYS, part.at + 1, part.at + flow.PLACES)) == 0 then state.filled = '.' end
     end
     if obeys.rate_count > 0 then
@@ -164,8 +164,8 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
--- The estimated departures of the next jobs of a flow, as enqueue.lua answers them: the first one, with a number of jobs ahead of it, and
--- estimate.step. Flows of no rate and no group share them, as long as no more jobs come.
+-- Returns the estimated departures of the next jobs of a flow, for the reply of enqueue.lua: the first one, with `ahead` jobs before it,
+-- and estimate.step. Flows without a rate and a group share them, as long as no more jobs arrive.
 function places.next(bucket, part, ahead)
   local obeys = part.obeys
   if not obeys or obeys.rate_count > 0 or part.group or obeys.paused > 0 or part.state.down or obeys.quotas then
@@ -179,8 +179,8 @@ function places.next(bucket, part, ahead)
   return at, bucket.step_count, bucket.step_per
 end
 
--- Tells for each of many jobs that are alike when it leaves, behind the rest of the reply. aheads: for each flow, how many are ahead of
--- its first job. The number of a job's flow stands last in its width arguments.
+-- Appends the estimated departure of each of many equal jobs to the reply. aheads: for each flow, the number of jobs before its
+-- first job. The number of a job's flow is the last of its width arguments.
 function places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply)
   reply[places.KIND] = codes.EACH_ETA
   for j = 1, job_count do
@@ -190,8 +190,8 @@ function places.tell_each(bucket, parts, aheads, job_count, first_job, width, re
   end
 end
 
--- How many scheduled jobs a flow, or a group, may have; 0: as many as the bucket. most is what is set for all: where nothing is, it is the
--- capacity.
+-- Returns how many scheduled jobs a flow, or a group, may have; 0: as many as the bucket. most is the default for all; without one it is
+-- the capacity.
 function places.scheduled_bound(f, most) return most > 0 and most or f.obeys.capacity end
 
 local function is_scheduled_full(f, most)
@@ -199,7 +199,7 @@ local function is_scheduled_full(f, most)
   return bound > 0 and f.state.scheduled >= bound
 end
 
--- Whether a flow, or a group, has no room for a number that come at once, or for one that comes later (0), whose callback needs a place.
+-- Returns whether a flow, or a group, has no room for at_once jobs, or, with 0, for the callback of a job that comes due later.
 local function is_full(f, at_once)
   local bound = f.obeys.capacity
   if bound == 0 then return false end
@@ -207,15 +207,15 @@ local function is_full(f, at_once)
   return places.taken(f) + at_once > bound
 end
 
--- Why a flow takes no jobs before an operator changes it: a code, or nil. sealed is a job that may name a URL, nil for any.
+-- Returns why a flow takes no jobs before an operator changes it: a code, or nil. sealed is a job that may name a URL, nil for any.
 function places.closed(part, sealed)
   if part.obeys.missing then return codes.FLOW_MISSING end
   if part.lacks_url and not (sealed and string.find(sealed, '^[^\n]*"u":"[^/?]')) then return codes.FLOW_LACKS_URL end
   return part.obeys.disabled > 0 and codes.FLOW_DISABLED or nil
 end
 
--- Why a flow, if the bucket has flows, does not admit one more job, or a number that come at once:
--- a code, or nil. at_once is 0 of a job that comes later. sealed is the job, where it may have a caller whose flows are counted.
+-- Returns why a flow, if the bucket has flows, does not admit one more job, or at_once jobs:
+-- a code, or nil. at_once is 0 for a job that comes due later. sealed is the job, if its caller's flows may be counted.
 function places.refusal(bucket, part, at_once, sealed)
   local g = part.group
   local closed = (part.obeys.paused > 0 or part.lacks_url) and places.closed(part, sealed) -- a closed flow is paused too
@@ -229,7 +229,7 @@ function places.refusal(bucket, part, at_once, sealed)
   if not part.known and bucket.makers and sealed and makers.too_many(bucket.makers, sealed) then return codes.TOO_MANY_OF_CALLER end
 end
 
--- Whether all jobs that are coming to flows (part.coming) get in. They stand in ARGV behind first_job, with width arguments each.
+-- Returns whether all incoming jobs of flows (part.coming) fit. They are in ARGV behind first_job, with width arguments each.
 function places.all_fit(bucket, parts, job_count, first_job, width)
   local there, groups_there = bucket.there, bucket.groups_there
   for _, g in ipairs(bucket.groups or {}) do
@@ -252,8 +252,8 @@ function places.all_fit(bucket, parts, job_count, first_job, width)
   return fit
 end
 
--- For each job that reserves more of a budget than there is: which budget, and what it reserves (see estimate.over_budget). They stand in
--- ARGV behind first_job, with width arguments each, of which the number of the flow is the nth.
+-- Returns, for each job whose reservation is larger than a budget, the budget and the reservation (see estimate.over_budget). The jobs are
+-- in ARGV behind first_job, with width arguments each; the nth of these is the number of the flow.
 function places.over_budget(bucket, parts, job_count, first_job, width, nth)
   local which, amounts = {}, {}
   if not estimate.has_budgets(bucket) then return which, amounts end
@@ -265,7 +265,7 @@ function places.over_budget(bucket, parts, job_count, first_job, width, nth)
   return which, amounts
 end
 
--- Counts jobs that get into a flow, if the bucket has flows. sealed is the first of them.
+-- Counts jobs admitted to a flow, if the bucket has flows. sealed is the first of them.
 function places.count(bucket, part, at_once, for_later, sealed)
   if not part.known then
     bucket.there = bucket.there + 1
@@ -279,7 +279,7 @@ function places.count(bucket, part, at_once, for_later, sealed)
   g.known, g.changed = true, true
 end
 
--- Notes a job that comes due later. The bucket, the flow and its group know the first one of this script.
+-- Records a job that comes due later. The bucket, the flow and its group keep the earliest time of this script.
 function places.delay(bucket, part, id, due_at)
   local delayed = part.delayed or {}
   delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
@@ -289,7 +289,7 @@ function places.delay(bucket, part, id, due_at)
   if g then g.first_due = math.min(g.first_due or due_at, due_at) end
 end
 
--- The number of jobs in the list of a priority, with those of the batch. A flow knows which of its lists are empty.
+-- Returns the length of the list of a priority, including the batch. The state of a flow shows which lists are empty.
 local function length_of(part, priority)
   local lengths, state = part.lengths, part.state
   if not lengths then
@@ -303,8 +303,8 @@ local function length_of(part, priority)
   return lengths[priority]
 end
 
--- How many jobs of the less important lists, and of later, leave before one of a priority that comes now (see precedence.lua). None of
--- the batch does.
+-- Returns how many jobs of the less important lists, and of later, precede a job of this priority that comes now (see precedence.lua).
+-- Jobs of the batch do not.
 local function older(bucket, part, priority)
   local known, state, at, later = part.older or {}, part.state, part.at, part.at + flow.PLACES
   if known[priority] then return known[priority] end
@@ -327,8 +327,8 @@ local function older(bucket, part, priority)
   return n
 end
 
--- The number of waiting jobs that leave before one that comes now and is not of the batch, but for those of its own list. That has jobs
--- of the batch. Mostly there are none.
+-- Returns how many waiting jobs outside its own list precede a job that comes now and is not of the batch. Its own list
+-- has jobs of the batch. Usually the result is 0.
 function places.elsewhere(bucket, part, priority)
   local state = part.state
   if state then
@@ -341,7 +341,7 @@ function places.elsewhere(bucket, part, priority)
   return n
 end
 
--- The number of waiting jobs that leave before one that comes now, with those of the batch. sealed: the job as it comes.
+-- Returns how many waiting jobs, including the batch, precede a job that comes now. sealed: the job as it comes.
 function places.ahead(bucket, part, priority, sealed)
   local n = length_of(part, priority)
   if codec.comes_first(sealed) then return n end
@@ -351,8 +351,8 @@ function places.ahead(bucket, part, priority, sealed)
   return n
 end
 
--- Whether a job that would be queued now is expected to wait for more than so many microseconds, at the earliest: the code, nil if it is
--- not, and what enqueue.lua answers with it. sealed: the job as it comes.
+-- Returns whether a job queued now would wait for more than `most` microseconds, at the earliest: nil if not, else the code and the
+-- further values of the reply of enqueue.lua. sealed: the job as it comes.
 function places.too_late(bucket, part, priority, most, sealed)
   local ahead, reserves, earliest = places.ahead(bucket, part, priority, sealed), reservation.of_new(sealed), estimate.earliest(bucket)
   local at = estimate.of_job(earliest, part, ahead, '', reserves)

@@ -1,21 +1,21 @@
--- plain_turns.lua: the flows of a claim that need nothing but a turn. In a bucket with a backlog these are most.
+-- plain_turns.lua: the flows of a claim that need only a turn. In a bucket with a backlog most flows are plain.
 --
--- One job of each is wanted. A flow is plain if it has no bounds and no settings of its own, all that waits in it is of priority normal,
--- and the job at its head was never claimed. What drr.lua, queue.lua and next_turns.lua do would do the same with it, at twice the cost.
--- While the turn of a flow is still to come there are none, because others may have two turns before it.
+-- A claim wants one job of each. A flow is plain if it has no bounds and no own settings, all its waiting jobs are of priority normal,
+-- and the job at its head was never claimed. drr.lua, queue.lua and next_turns.lua would have the same result, at twice the cost.
+-- While the turn of a flow is still in the future, none is plain, because others may have two turns before it.
 --
--- Plain flows stand in rows of what is known of them, which cost less than a table each: names; turns; keys (of their lists); ids and
--- bodies (of the jobs); heads and in_flight (their states); more (whether another job waits); at (when the job departs, if it does). Those
--- whose job turned out to be another one have no body, and are not plain. again is when the first of them has another turn: flows that
--- go later do not go before it.
+-- The data of plain flows is in arrays, which cost less than a table each: names; turns; keys (of their lists); ids and
+-- bodies (of the jobs); heads and in_flight (their states); more (whether another job waits); at (when the job departs, if it does). A flow
+-- whose job is not as expected has no body, and is not plain. again is when the first of them has another turn: no flow with a later turn
+-- precedes it.
 
 --#include lib/flow.lua
 --#include lib/handout.lua
 
 local plain_turns = {}
 
--- The plain flows of those of which the run was told (see drr.told), in that order. The others stay in told.numbers. of_all: what bounds
--- all flows; windows: their quotas; earliest: when a job can go. Turns come in order. nil if none can be plain.
+-- Opens the plain flows among those that the caller names (see drr.told), in that order. The others stay in told.numbers. of_all: the
+-- bounds of all flows; windows: their quotas; earliest: when a job can go. Turns are in order. nil if none can be plain.
 function plain_turns.open(reader, told, of_all, windows, earliest)
   local count = #told.numbers
   if count == 0 or told.turns[count] > earliest then return nil end --#slow do return nil end
@@ -49,7 +49,7 @@ function plain_turns.open(reader, told, of_all, windows, earliest)
   return plain
 end
 
--- Which plain flow goes next, unless another flow has its turn before; nil if none does.
+-- Returns the plain flow that goes next, unless another flow has an earlier turn; nil if none does.
 function plain_turns.top(plain, turn)
   local p = plain.looked_at + 1
   while plain.bodies[p] == false do p = p + 1 end
@@ -58,7 +58,7 @@ function plain_turns.top(plain, turn)
   return own and not (turn and turn < own) and p or nil
 end
 
--- Hands out the job of a flow, unless the answer is full. out: see handout.lua.
+-- Hands out the job of a flow, unless the reply is full. out: see handout.lua.
 function plain_turns.hand_out(plain, p, at, out, most_bytes)
   local job = plain.bodies[p]
   local bytes = out.bytes + #job
@@ -69,12 +69,12 @@ function plain_turns.hand_out(plain, p, at, out, most_bytes)
   return true
 end
 
--- The state of a flow whose job departs.
+-- Returns the state of a flow whose job departs.
 function plain_turns.state(plain, p)
   return plain.heads[p] .. flow.text_of(plain.in_flight[p] + 1) .. (plain.more[p] and ' .n' or ' .')
 end
 
--- Takes the jobs that depart off their lists.
+-- Removes departing jobs from their lists.
 function plain_turns.write(plain)
   for p = 1, plain.looked_at do
     if plain.at[p] then redis.call('LPOP', plain.keys[p]) end

@@ -1,64 +1,64 @@
 -- pool.lua: the stored state of a pool. A pool is a downstream that several buckets share: its rate, its quotas and
--- its bound of jobs in flight hold over all of them, together with their own. Buckets of a pool have its name as
+-- its bound of jobs in flight apply to all of them, in addition to their own. Buckets of a pool have its name as
 -- their tag, so a script of one bucket may touch the keys of the pool.
 --
 -- The last seven KEYS of a script of a bucket in a pool are the pool's:
 --   …:p:<pool>:conf      hash  rate_count, rate_per, burst, quotas, max_in_flight, revision
 --   …:p:<pool>:pace      hash  slot, frac, rate, last, clock, free, unused: see slots.lua; and sums over its buckets:
---     in_flight   requests, as leases and riders tell them (see batch.lua)
+--     in_flight   requests, computed from leases and batch members (see batch.lua)
 --     weights     weights of the busy buckets
---     rates       what the busy buckets may send by their own rates, in departures per 1000 s
+--     rates       the sum of the busy buckets' own rates, in departures per 1000 s
 --     waiting     weights of the buckets that wait for the pool
 --     virtual     the mean of their tags, by weight
---     furthest, furthest_until  how far ahead all look, and until when (see fair_queue.lua)
---     healed      when the sweep looked at all buckets
+--     furthest, furthest_until  the horizon of all claims, and until when it applies (see fair_queue.lua)
+--     healed      when all buckets were last checked
 --     down        see downstream.lua
 --   …:p:<pool>:departed  list  times of departures, for the quotas
 --   …:p:<pool>:buckets   hash  bucket -> "weight in_flight tag busy_until rate waits held denied seen credit":
 --     weight      its share of the pool
 --     in_flight   its requests in flight
 --     tag         the virtual time at which its next departure starts (see fair_queue.lua)
---     busy_until  until when it is known to have something to send, 0 it is not: then it counts in weights and rates
---     rate        what it counts in rates
+--     busy_until  until when it is known to have something to send, 0 unknown: until then it counts in weights and rates
+--     rate        its part of rates
 --     waits       1 if it counts in waiting and virtual: the pool let it send less than it wanted
---     held        1 if it waits for a place in flight: then it is woken when one is free
+--     held        1 if it waits for a place in flight: it is woken when one is free
 --     denied      since when it has left free places to others, 0 it has not
---     seen        when one of its own scripts wrote this. The leases of a bucket that left the configuration
+--     seen        when one of its own scripts wrote this. The leases of a bucket that was removed from the configuration
 --                 are never returned: they count no longer than a lease can last
 --     credit      thousandths of slots that it may leave to others (see slots.lua)
 --   …:p:<pool>:busy      zset  bucket -> busy_until, of the busy ones
---   …:p:<pool>:held      zset  bucket -> tag, of those that are held
+--   …:p:<pool>:held      zset  bucket -> tag, of the held ones
 --   …:p:<pool>:gaps      zset  free slots before the last one (see slots.lua)
--- A script reads and writes its own bucket and the sums. The sweep looks at all buckets now and then, and corrects the
--- sums and the sorted sets: so whatever is lost by hand comes back.
+-- A script reads and writes its own bucket and the sums. Now and then the sweep checks all buckets, and corrects the
+-- sums and the sorted sets, also after deletions by hand.
 
 local pool = {
   KEYS = 7,
   UNIT = 1000000, -- of tags: a departure of a bucket of weight 1
-  GRACE = 250000, -- microseconds that a bucket may be late and still be known to have something to send
+  GRACE = 250000, -- microseconds that a bucket may be late and still count as busy
   MAX_HORIZON = 200000, -- see claim.lua
   KEPT = 3900000000, -- microseconds: longer than a lease, and than the time between two sweeps
   RENEW = 60000000,
-  LONGEST = 31000000, -- microseconds that a mark may lie ahead of now: dispatchers look every 30 s at least
-  HEAL = 1000000, -- microseconds between two looks at all buckets
+  LONGEST = 31000000, -- microseconds that a mark may be ahead of now: dispatchers ask every 30 s at least
+  HEAL = 1000000, -- microseconds between two checks of all buckets
   MOST_WOKEN = 100, -- buckets that a script wakes
   MOST_GAPS = 4000,
-  RENEWED = 1000000000000, -- virtual time that is subtracted from all once it is reached, to keep digits
+  RENEWED = 1000000000000, -- virtual time that is subtracted from all tags once it is reached, to keep digits
 }
 
 local function text(n) return string.format('%.0f', n) end
 
--- The keys of the pool among those of a script.
+-- Returns the keys of the pool among the keys of a script.
 function pool.keys(keys)
   local n = #keys
   return { conf = keys[n - 6], pace = keys[n - 5], departed = keys[n - 4], buckets = keys[n - 3], busy = keys[n - 2],
     held = keys[n - 1], gaps = keys[n] }
 end
 
--- Whether a bucket is known to have something to send.
+-- Returns whether a bucket is known to have something to send.
 function pool.has_work(m, now) return m.held > 0 or m.busy_until > now and m.busy_until <= now + pool.LONGEST end
 
--- The state of a bucket from its text, or of a new bucket.
+-- Parses the state of a bucket; a new state without a text.
 function pool.read(name, stored)
   local n, numbers = 0, {}
   for number in string.gmatch(stored or '', '%d+') do n, numbers[n + 1] = n + 1, tonumber(number) end
@@ -73,7 +73,7 @@ function pool.write(k, m)
     m.tag, m.busy_until, m.rate, m.waits, m.held, m.denied, m.seen, m.credit))
 end
 
--- Puts a bucket into the sorted sets in which it belongs, and takes it out of the others. was_held: it is in that of the
+-- Puts a bucket into the sorted sets to which it belongs, and removes it from the others. was_held: it is in the set of
 -- held ones.
 function pool.place(k, m, was_held)
   if m.busy_until > 0 then redis.call('ZADD', k.busy, text(m.busy_until), m.name) else redis.call('ZREM', k.busy, m.name) end
@@ -84,7 +84,7 @@ function pool.place(k, m, was_held)
   end
 end
 
--- The sums from their texts in the pace.
+-- Parses the sums of the pace.
 function pool.sums(in_flight, weights, rates, waiting, virtual)
   return { in_flight = tonumber(in_flight or 0), weights = tonumber(weights or 0), rates = tonumber(rates or 0),
     waiting = tonumber(waiting or 0), virtual = tonumber(virtual or 0) }
@@ -110,7 +110,7 @@ function pool.count(sums, m)
   end
 end
 
--- Takes a bucket out of the sums again.
+-- Subtracts a bucket from the sums again.
 function pool.uncount(sums, m)
   sums.in_flight = math.max(sums.in_flight - m.in_flight, 0)
   if m.busy_until > 0 then
@@ -124,15 +124,15 @@ function pool.uncount(sums, m)
   end
 end
 
--- How many requests are in flight in all buckets, in_flight of them in the bucket of that name.
+-- Returns the requests in flight in all buckets; in_flight of them are in the bucket `name`.
 function pool.in_flight(keys, name, in_flight)
   local k = pool.keys(keys)
   local own = pool.read(name, redis.call('HGET', k.buckets, name))
   return math.max(tonumber(redis.call('HGET', k.pace, 'in_flight') or 0) - own.in_flight, 0) + in_flight
 end
 
--- Notes how many requests of a bucket are in flight now, and wakes held buckets if places in flight are free: as many as there are places,
--- the lowest tags first. name is '' of a bucket in no pool.
+-- Records the requests in flight of a bucket, and wakes as many held buckets as there are free places,
+-- lowest tags first. name is '' for a bucket in no pool.
 function pool.note(name, keys, in_flight, now, channel)
   if name == '' then return end
   local k = pool.keys(keys)
@@ -155,7 +155,7 @@ function pool.note(name, keys, in_flight, now, channel)
   for _, bucket in ipairs(woken) do
     local m = pool.read(bucket, redis.call('HGET', k.buckets, bucket))
     pool.uncount(sums, m)
-    -- Until its claim comes it counts as busy.
+    -- Until its next claim it counts as busy.
     m.held, m.busy_until = 0, now + pool.MAX_HORIZON + pool.GRACE
     pool.count(sums, m)
     pool.write(k, m)
@@ -165,8 +165,8 @@ function pool.note(name, keys, in_flight, now, channel)
   pool.write_sums(k, sums)
 end
 
--- Looks at all buckets, if no run has lately: corrects the sums and the sorted sets, forgets buckets that were not seen for
--- longer than a lease can last, and gaps beyond so many.
+-- Checks all buckets, if no run has lately: corrects the sums and the sorted sets, and removes buckets not seen for
+-- longer than a lease can last, and gaps beyond MOST_GAPS.
 function pool.heal(name, keys, now)
   if name == '' then return end
   local k = pool.keys(keys)

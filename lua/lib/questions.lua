@@ -1,5 +1,5 @@
--- questions.lua: what enqueue.lua asks the limits of its jobs. The rule of each limit key, its state and what is asked are read from
--- KEYS and ARGV as enqueue.lua has them. A state is read when it is first asked. Nothing is written before questions.write.
+-- questions.lua: the limit checks of enqueue.lua. The rule of each limit key, its state and the questions are read from
+-- KEYS and ARGV of enqueue.lua. A state is read at its first use. Nothing is written before questions.write.
 
 --#include lib/callers.lua
 --#include lib/codes.lua
@@ -8,8 +8,8 @@
 
 local questions = { KEYS_OF_LIMIT = 3, ARGS_OF_LIMIT = 6 }
 
--- The questions of a run: the keys of limits begin behind first_key, key_count of them, and their rules behind first_arg. Of each of the
--- limits it says behind the rules whether it is in shadow mode.
+-- Opens the checks of a run: the keys of limits begin behind first_key, key_count of them, and their rules behind first_arg. Behind the
+-- rules there is a flag for each limit, 1 in shadow mode.
 function questions.open(now, first_key, key_count, first_arg, limit_count)
   local q = { now = now, first_key = first_key, key_count = key_count, limit_count = limit_count, rules = {}, shadow = {}, states = {},
     used = {}, known_keys = {} } -- used: state of a limit -> its rule
@@ -23,7 +23,7 @@ function questions.open(now, first_key, key_count, first_arg, limit_count)
   return q
 end
 
--- The state of a limit's key; letters: of the caller that asks first.
+-- Returns the state of a limit's key; letters: of the first caller that uses it.
 local function state_of(q, number, letters)
   local state = q.states[number]
   if not state then
@@ -36,7 +36,7 @@ local function state_of(q, number, letters)
   return state
 end
 
--- Whether every limit whose number stands behind `at` allows so many jobs, and none of them by its shared key. letters: of the caller.
+-- Returns whether all limits whose numbers are behind `at` allow a number of jobs, none by its shared key. letters: of the caller.
 function questions.all_allow(q, at, jobs, letters)
   for i = 1, q.limit_count do
     local number = tonumber(ARGV[at + i])
@@ -48,7 +48,7 @@ function questions.all_allow(q, at, jobs, letters)
   return true
 end
 
--- Spends so many jobs of these limits. Puts of each what remains and its reset into the reply, behind `to`.
+-- Spends a number of jobs of these limits. Puts the remaining requests and the reset of each into the reply, behind `to`.
 function questions.take_all(q, at, jobs, reply, to)
   for i = 1, q.limit_count do
     local number = tonumber(ARGV[at + i])
@@ -63,7 +63,7 @@ function questions.take_all(q, at, jobs, reply, to)
   end
 end
 
--- Asks every limit of one job whose number stands behind `at`, and puts the answers into the reply behind `n`. It spends only if all
+-- Checks all limits of one job whose numbers are behind `at`, and puts the results into the reply behind `n`. It spends only if all
 -- that are not in shadow mode allow, and there is `room`. letters: of the caller. Returns the worst verdict and the longest wait.
 function questions.ask(q, at, cost, room, reply, n, letters)
   local worst, longest = codes.ALLOWED, 0
@@ -96,7 +96,7 @@ function questions.ask(q, at, cost, room, reply, n, letters)
   return worst, longest
 end
 
--- Writes the states that were spent from.
+-- Writes the changed states.
 function questions.write(q)
   if q.key_count == 0 then return end
   for state, rule in pairs(q.used) do limit_keys.write(rule.write, state) end

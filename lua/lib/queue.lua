@@ -1,14 +1,14 @@
--- queue.lua: the waiting jobs of a flow, in the order in which they leave. It only reads, until
+-- queue.lua: the waiting jobs of a flow, in the order of their departure. It only reads, until
 -- queue.write.
 --
--- Within a list jobs leave in their order. Of two lists, the one goes first whose
--- head came first. Each step down in priority counts as having come `aging`
--- later. So important jobs leave first and none starves. Due jobs of later
--- go before the lists. A job for which a client waits (see codec.goes_first) goes
--- before all of them, once it is the head of its list.
+-- Jobs of a list depart in its order. Of two lists, the one whose
+-- head was enqueued first is next. Each step down in priority counts as enqueued `aging`
+-- later. So important jobs depart first and none starves. Due jobs of later
+-- precede the lists. A job with a waiting client (see codec.goes_first) precedes
+-- all of them, once it is the head of its list.
 --
--- Bodies may be large. A run reads as many at once as fit into most_bytes if all are as large as `largest`: the largest
--- body since the bucket was empty, which enqueue.lua keeps in …:pace. It reads no further once it has read more.
+-- Bodies may be large. A run reads only as many at once as would fit into most_bytes if all were as large as `largest`: the largest
+-- body since the bucket was empty, kept by enqueue.lua in …:pace. It stops once it has read more bytes than that.
 
 --#include lib/flow.lua
 --#include lib/codec.lua
@@ -16,22 +16,22 @@
 
 local queue = {
   CHUNK = 500,
-  MAX_LOOKED_AT = 4000, -- ids that a run looks at: leftovers of cancelled jobs may be many
-  LARGEST = 1048576, -- bytes, where none is kept
+  MAX_LOOKED_AT = 4000, -- ids that a run inspects: cancelled jobs may have left many
+  LARGEST = 1048576, -- bytes, if no largest body is stored
 }
 
--- What a run of the script reads with: the keys of bodies and metas, how many crashes put a job on its last chance,
--- whether flows are in groups, the bytes that it may read, and of the bucket: the largest body, whether jobs expire,
--- and whether lists hold ids of jobs that were cancelled.
+-- Returns what a run needs to read jobs: the keys of bodies and metas; last_chance, the crashes after which a job gets its last chance;
+-- whether flows are in groups; the bytes that it may read. From the bucket: the largest body, whether jobs expire, and
+-- whether lists may hold ids of cancelled jobs.
 function queue.reader(body, meta, last_chance, aging, in_groups, most_bytes, largest, expiring, leftovers)
   return { body = body, meta = meta, last_chance = last_chance, aging = aging, in_groups = in_groups,
     at_once = math.max(math.min(math.floor(most_bytes / math.max(largest or queue.LARGEST, 1)), queue.CHUNK), 1),
     expiring = expiring, leftovers = leftovers, bytes = 0, handled = {}, looked_at = 0 }
 end
 
-local NONE = {} -- of lists of which nothing is read yet
+local NONE = {} -- for lists that were not read yet
 
--- One more than is handed out is asked for: so it is known whether that was all. upto is at_once as a text, which is cheaper for
+-- Reads one id more than needed, to know whether the list has more. upto is at_once as a text, which is cheaper for
 -- Redis than a number.
 local function open_list(key, class, at_once, upto)
   local ids = redis.call('LRANGE', key, '0', upto)
@@ -39,9 +39,9 @@ local function open_list(key, class, at_once, upto)
     at_once = at_once, ended = #ids <= at_once }
 end
 
--- The places of a flow that are those keys after the base-th: the table of its lists that are not empty, with more fields. at_once
--- says how many jobs are read at first, upto is the same as a text. 0 says that none will be handed out:
--- then it is only known whether there are some. name is that of the flow, and filled says which places may hold something
+-- Opens the places of a flow, the keys after the base-th: a table of its lists that are not empty, with more fields. at_once
+-- is the number of jobs read at first, upto the same as a text. With 0 no jobs are handed out:
+-- the result only shows whether there are any. name is the flow's name, and filled the places that may hold something
 -- (see flow.lua); both are nil in a bucket without flows.
 function queue.open(base, at_once, upto, name, filled)
   local later = KEYS[base + flow.PLACES]
@@ -71,8 +71,8 @@ function queue.open(base, at_once, upto, name, filled)
   return q
 end
 
--- The next id of later that is due until then and its time, or nil. q.due has ids and times that were read, q.due.before says how
--- many were read before these; there is no q.due where later is empty.
+-- Returns the next id of later that is due by `latest` and its time, or nil. q.due holds the ids and times read, q.due.before the
+-- number read before them; q.due is nil if later is empty.
 function queue.peek_due(q, latest)
   local due = q.due
   if due.at > #due and due.more then
@@ -84,8 +84,8 @@ function queue.peek_due(q, latest)
   return due[due.at], tonumber(due[due.at + 1])
 end
 
--- When the first of later is due that was not passed; nil if there is none. What was
--- set aside is there again, at the times that it was given.
+-- Returns when the first job of later that was not passed is due; nil if there is none. Parked
+-- jobs count, at their new times.
 function queue.due_next(q)
   local due, aside = q.due, q.aside and tonumber(q.aside[1])
   if not due then return aside end
@@ -95,9 +95,9 @@ function queue.due_next(q)
   return soonest
 end
 
--- Whether a job waits in the list where its id was found. Where lists hold leftovers of cancelled jobs, the id may be that of
--- a job elsewhere by now: of another flow, or of one that came with a delay and is in later. A body that cannot be read goes
--- out. Of a job on its last chance no body was read.
+-- Returns whether a job waits in the list that has its id. If lists hold ids of cancelled jobs, the id may by now belong to a job
+-- elsewhere: of another flow, or one enqueued with a delay, in later. An id whose body cannot be read is
+-- removed. For a job on its last chance no body was read.
 local function waits_here(reader, q, id, job, stored)
   if job and not stored and not reader.leftovers then return true end
   if stored and string.sub(stored, 1, 1) ~= codec.QUEUED then return false end
@@ -113,7 +113,7 @@ local function waits_here(reader, q, id, job, stored)
   return not delayed and came > 0
 end
 
--- The bodies of jobs. Of those on their last chance it reads none: many of them may have to be passed.
+-- Reads the bodies of jobs, except of jobs on their last chance: many of them may have to be passed.
 local function read_bodies(reader, ids, metas)
   local function is_alone(i) return metas[i] and codec.on_last_chance(metas[i], reader.last_chance) end
   local some_alone = false
@@ -128,8 +128,8 @@ local function read_bodies(reader, ids, metas)
   return bodies
 end
 
--- Reads the metas of jobs and their bodies. Puts them into lists, of which each has so many of the ids: lists share the tables. What
--- belongs to list.ids[n] is at n + list.shift there.
+-- Reads the metas and bodies of jobs into lists; each list has `counts` of the ids, in order. The lists share the tables: the values for
+-- list.ids[n] are at n + list.shift.
 local function read(reader, ids, lists, counts)
   if #ids == 0 then return end
   local metas = redis.call('HMGET', reader.meta, unpack(ids))
@@ -146,7 +146,7 @@ local function read(reader, ids, lists, counts)
   reader.bytes = reader.bytes + bytes
 end
 
--- Reads the first jobs of many flows at once, which is cheaper than one by one.
+-- Reads the first jobs of many flows with one call each for metas and bodies, which is cheaper than one by one.
 function queue.read_heads(reader, flows)
   local ids, lists, counts, i, l, most = {}, {}, {}, 0, 0, reader.at_once
   for _, f in ipairs(flows) do
@@ -167,7 +167,7 @@ function queue.read_heads(reader, flows)
   read(reader, ids, lists, counts)
 end
 
--- Each time more is read of a list.
+-- Doubles the number of jobs that the next read of a list fetches.
 local function grow(list) list.at_once = math.min(2 * list.at_once, queue.CHUNK) end
 
 local function read_more(reader, list)
@@ -177,7 +177,7 @@ local function read_more(reader, list)
   read(reader, ids, { list }, { n })
 end
 
--- The body of the job at the head of a list, and its meta, if there are such; nil where they were not read yet.
+-- Returns the body and the meta of the job at the head of a list; nil for each that does not exist or was not read yet.
 function queue.head(list)
   local n = list.at
   if n > list.read then return nil end
@@ -185,8 +185,8 @@ function queue.head(list)
   return list.bodies[n], list.metas[n]
 end
 
--- Reads a job: at the head of a list, or of later where list is nil. Returns its body; its meta; whether it waits there; whether it is on
--- its last chance; and whether it stays for that reason, as such a job may not go: then its body was not read.
+-- Reads the job at the head of a list, or a job of later if list is nil. Returns its body; its meta; whether it waits there; whether it is
+-- on its last chance; and whether it stays for that reason, as such a job may not go: then its body was not read.
 function queue.read_job(reader, list, id, may_go)
   local job, stored
   if list then job, stored = queue.head(list) else stored = redis.call('HGET', reader.meta, id) end
@@ -202,7 +202,7 @@ function queue.read_job(reader, list, id, may_go)
   return job, stored, waits, alone, stays
 end
 
--- Whether the list has a waiting job, which is then at list.at. Other ids are leftovers of
+-- Returns whether the list has a waiting job, which is then at list.at. Other ids belong to
 -- cancelled jobs; they are popped without a slot.
 local function peek(reader, q, list)
   while true do
@@ -225,7 +225,7 @@ local function peek(reader, q, list)
   end
 end
 
--- Returns the list of critical jobs, if its head goes before all others; else nil.
+-- Returns the list of critical jobs, if its head precedes all others; else nil.
 function queue.peek_first(reader, q)
   local list = q[1]
   if not list or list.class ~= 1 or not peek(reader, q, list) then return nil end
@@ -233,7 +233,7 @@ function queue.peek_first(reader, q)
   return job and codec.goes_first(job) and list or nil
 end
 
--- Returns the list whose head leaves next, or nil.
+-- Returns the list whose head departs next, or nil.
 function queue.peek(reader, q)
   if #q < 2 then return q[1] and peek(reader, q, q[1]) and q[1] or nil end
   local first, earliest
@@ -257,13 +257,13 @@ function queue.pass(q, list)
   end
 end
 
--- Notes an id of later that is to be taken off.
+-- Records an id to remove from later.
 function queue.take_off(q, id)
   q.gone = q.gone or {}
   q.gone[#q.gone + 1] = id
 end
 
--- Notes an id that is to be put into later, for that time.
+-- Records an id to add to later, at a time.
 function queue.set_aside(q, at, id)
   q.aside = q.aside or {}
   q.aside[#q.aside + 1], q.aside[#q.aside + 2] = at, id
@@ -271,7 +271,7 @@ end
 
 local function holds_more(list) return list.at <= #list.ids or not list.ended end
 
--- Whether lists hold more than was passed.
+-- Returns whether lists hold more jobs than were passed.
 function queue.left(q)
   for i = 1, #q do
     if holds_more(q[i]) then return true end
@@ -279,7 +279,7 @@ function queue.left(q)
   return false
 end
 
--- What queue.left says, and which places may hold something when the run is over, as flow.lua writes it.
+-- Returns the result of queue.left, and the places that may hold something after the run, in the format of flow.lua.
 function queue.rest(q, before)
   if before == '.n' and not q.aside then
     local list = q[1]
@@ -288,7 +288,7 @@ function queue.rest(q, before)
   end
   local left, filled = queue.left(q), '.'
   for _, list in ipairs(q) do
-    -- Of a list that was not read it is not known which it is.
+    -- A list that was not read has no known priority.
     if not list.class then return left, before end
     if holds_more(list) then filled = filled .. flow.LETTERS[list.class] end
   end
@@ -297,7 +297,7 @@ function queue.rest(q, before)
 end
 
 
--- Removes passed jobs from the lists and gone jobs from later, and puts the jobs there that were set aside.
+-- Removes passed jobs from the lists and removed jobs from later, and adds the parked jobs to later.
 function queue.write(q)
   for i = 1, #q do
     local key, popped = q[i].key, q[i].popped

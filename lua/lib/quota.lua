@@ -1,15 +1,15 @@
 -- quota.lua: quotas on departures. A quota is a number of departures in a sliding window: one more
 -- may go when the count-th before it is older than the window. It is exact, because a list holds the
 -- times of the last departures, newest first: one list for all windows of a bucket or of a
--- flow. A permit that was given back counts.
+-- flow. A returned permit counts.
 --
--- The receiver counts arrivals. One call may need longer on its way than another one: to wake, to connect, over the network.
--- A window of the receiver can hold all departures of a window that is longer by that difference. So a quota counts in a window
--- that is longer by a margin: a 50th of it, and at most MARGIN, which is more than the longest permit_ttl (10 s).
+-- The receiver counts arrivals. Calls take different times: to wake, to connect, over the network.
+-- A window of the receiver can contain all departures of a window that is longer by that difference. So a quota counts in a window
+-- that is longer by a margin: 2 %, and at most MARGIN, which is more than the longest permit_ttl (10 s).
 --
 -- A time in the future means that the clock stepped back. It is cut to the latest possible
--- time, so that no departure waits for more than a window longer. The list is cut too, or the time would
--- stay as far ahead of now for ever.
+-- time, so that no departure waits longer than a window. The list is cut too, because otherwise the time would
+-- stay as far ahead for ever.
 
 --#include lib/in_chunks.lua
 
@@ -18,7 +18,7 @@ local quota = {
   KEPT = 3600000, -- milliseconds beyond the longest window: keys expire by the server's clock, which may step forwards
 }
 
--- The windows of a text "count microseconds;...", each with its margin, and the length of their list.
+-- Parses the windows "count microseconds;...", each with its margin. Also returns the length of their list.
 function quota.windows(text)
   local windows = { longest = 0, most = 0 }
   for count, window in string.gmatch(text or '', '(%d+) (%d+);') do
@@ -30,15 +30,15 @@ function quota.windows(text)
   return windows
 end
 
--- The windows of a flow, or of a group: those of a text of its own, else those of all. Nil where it has none.
+-- Returns the windows of a flow, or of a group: from its own text, else the default. Nil if it has none.
 function quota.own(text, of_all)
   if not text then return of_all and of_all[1] and of_all or nil end
   local windows = quota.windows(text)
   return windows[1] and windows or nil
 end
 
--- The departures of the list at key; some_ahead of them are read at once. Nil where
--- there are no windows, which all that follows takes.
+-- Opens the departures of the list at key; some_ahead of them are read at once. Nil without
+-- windows, which all functions accept.
 function quota.open(key, windows, some_ahead)
   if #windows == 0 then return nil end
   local read = {}
@@ -46,7 +46,7 @@ function quota.open(key, windows, some_ahead)
   return { key = key, windows = windows, read = read, some_ahead = some_ahead, added = {} }
 end
 
--- The time of the departure that was the nth before the next one, of the window i; nil if there was none.
+-- Returns the time of the nth last departure, in window i; nil if there was none.
 local function departed(q, i, n)
   local added = #q.added
   if n <= added then return q.added[added + 1 - n] end
@@ -60,8 +60,8 @@ local function departed(q, i, n)
   return read[place] or nil
 end
 
--- The earliest time of the next departure; latest: no time lies after it. With ahead, the time of the departure that
--- many after it, if all of them go at once; later than latest if it has to wait for one of these.
+-- Returns the earliest time of the next departure; latest: no time is later. With ahead, returns the time of the departure with
+-- that many before it, if all of them go at once; later than latest if it has to wait for one of these.
 function quota.ready(q, latest, ahead)
   if not q then return 0 end
   local ready = 0
@@ -75,8 +75,8 @@ function quota.ready(q, latest, ahead)
   return ready
 end
 
--- When a departure goes that has n others before it, if the first of them goes no sooner than `first`, and each no sooner than `each` after
--- the one before it.
+-- Returns when a departure with n others before it goes, if the first of them goes no sooner than `first`, and each no sooner than `each`
+-- after the previous one.
 function quota.leaves(q, n, first, each, latest)
   local at = first + n * each
   for i, w in ipairs(q.windows) do
@@ -92,7 +92,7 @@ function quota.leaves(q, n, first, each, latest)
   return at
 end
 
--- The number of the window that lets the next departure go last; 0 if each does at once. latest is as of quota.ready.
+-- Returns the number of the window that allows the next departure latest; 0 if each allows it at once. latest is as in quota.ready.
 function quota.holding(q, now, latest)
   local number, last = 0, now
   for i, w in ipairs(q.windows) do
@@ -102,14 +102,14 @@ function quota.holding(q, now, latest)
   return number
 end
 
--- The time of the last departure, at most latest; 0 if there was none.
+-- Returns the time of the last departure, at most latest; 0 if there was none.
 function quota.newest(q, latest) return math.min(departed(q, 1, 1) or 0, latest) end
 
 function quota.add(q, at)
   if q then q.added[#q.added + 1] = at end
 end
 
--- The list, with each time cut to the latest possible one.
+-- Returns the list, with each time cut to the latest possible one.
 local function cut(q)
   local times = redis.call('LRANGE', q.key, 0, -1)
   for i, at in ipairs(times) do

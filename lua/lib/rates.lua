@@ -1,10 +1,10 @@
--- rates.lua: the rate in force of a scope: the slowest of its own, its bucket's at a time, by calendar, drain or override, and its pool's.
+-- rates.lua: the effective rate of a scope: the slowest of its own, its bucket's at a time, by calendar, drain or override, and its pool's.
 
 --#include lib/timetable.lua
 
 local rates = {}
 
--- The rates that stand above a scope, read once they are wanted: of a bucket the keys of its settings and its pace, nil of a pool;
+-- Returns the rates above a scope, read at first use: for a bucket the keys of its settings and its pace, nil for a pool;
 -- pool_conf is the key of the pool's settings, nil without one.
 function rates.above(conf, pace, pool_conf) return { conf = conf, pace = pace, pool_conf = pool_conf } end
 
@@ -18,7 +18,7 @@ local function read(key)
   return { rate_count = tonumber(rate_count or 0), rate_per = tonumber(rate_per or 0) }, text
 end
 
--- The rate in force at a time of the server's clock. configured: that of the scope itself, nil or without a count it has none.
+-- Returns the effective rate at a time of the server's clock. configured: the scope's own rate; nil or without a count: none.
 function rates.at(above, configured, at)
   if not above.all then
     above.all = true

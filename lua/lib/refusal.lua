@@ -1,8 +1,8 @@
--- refusal.lua: what enqueue.lua answers for a job for which there is no room: how many there are, how many there may be, and how long to
--- wait, microseconds: at the earliest (see estimate.earliest). The wait is 0 while nothing leaves, and negative where it is a guess.
+-- refusal.lua: the reply of enqueue.lua for a job without room: the present number, the maximum, and how long to
+-- wait at the earliest, in microseconds (see estimate.earliest). The wait is 0 while nothing departs; a negative wait is a guess.
 --
--- bucket is that of places.lua, with callbacks (how many wait, see callbacks.lua) and bounds: capacity, scheduled,
--- scheduled_capacity, and of its dead letters dead (the key),
+-- bucket is the one of places.lua, with callbacks (number of waiting ones, see callbacks.lua) and bounds: capacity, scheduled,
+-- scheduled_capacity, and for its dead letters dead (the key),
 -- dead_full (the code, or nil), dead_there, dead_most and dead_retention.
 
 --#include lib/codes.lua
@@ -14,26 +14,26 @@
 --#include lib/precedence.lua
 
 local refusal = {
-  LOOKS = 32, -- flows, or groups, of which it is asked whether they have scheduled jobs
+  LOOKS = 32, -- flows, or groups, that are checked for scheduled jobs
 }
 
--- How many jobs that came with a delay, and make no room, leave the flow of a job before all others.
+-- Returns how many delayed jobs, which make no room, depart from the flow of a job before all others.
 local function due_first(bucket, part) return precedence.due(KEYS[part.at + flow.PLACES], bucket.now) end
 
--- How long until there are fewer than `bound` jobs and callbacks, if all jobs that leave are done and callbacks leave as fast. Of many
--- flows it is not known how many of their jobs are due.
+-- Returns how long until there are fewer than `bound` jobs and callbacks, if all departing jobs end as done and callbacks move on as fast.
+-- In a bucket with flows the number of due jobs is unknown.
 local function wait_for_room(bucket, part, bound)
   local b, first = estimate.earliest(bucket), bucket.has_flows and 0 or due_first(bucket, part)
   local at = estimate.of_bucket(b, estimate.requests(b, math.max(bucket.unfinished + bucket.callbacks - bound, 0) + first))
   return at > 0 and math.max(at - bucket.now, b.interval) or 0
 end
 
--- How long until an estimated time.
+-- Returns the wait until an estimated time.
 local function wait_until(at, now, interval) return at > 0 and math.max(at - now, interval) or 0 end
 
--- How long until a scheduled job comes due of those whose turns are in a turn queue: no less than that. states are those of its flows, or
--- groups. Of one whose turn is now it is only known whether it has scheduled jobs. due is when the first of those comes due that this
--- script puts in, nil if it puts none in: they are not in the turn queue yet.
+-- Returns a lower bound of the time until a scheduled job comes due, of the flows or groups in a turn queue. states are their
+-- states. A flow whose turn is now only shows whether it has scheduled jobs. due is the first due time among
+-- the jobs of this script, nil if there are none: they are not in the turn queue yet.
 local function wait_in_turn_queue(bucket, turn_queue, states, due)
   local turns, names = redis.call('ZRANGE', turn_queue, 0, refusal.LOOKS - 1, 'WITHSCORES'), {}
   local first = due and math.max(due - bucket.now, bucket.interval)
@@ -51,8 +51,8 @@ local function wait_in_turn_queue(bucket, turn_queue, states, due)
   return first or bucket.interval
 end
 
--- How long until the next scheduled job comes due: of the flow of a job, or where all_flows is set of any. One of the flow that is neither
--- there nor in flight is about to leave.
+-- Returns how long until the next scheduled job comes due: of the job's flow, or of any if all_flows is set. A scheduled job that is
+-- neither in later nor in flight is about to depart.
 local function wait_for_due(bucket, part, all_flows)
   if bucket.paused then return 0 end
   local g = part.group
@@ -66,13 +66,13 @@ local function wait_for_due(bucket, part, all_flows)
   return due < math.huge and math.max(due - bucket.now, bucket.interval) or bucket.interval
 end
 
--- Notes that the bucket has too many dead letters, or too many bytes of them.
+-- Records that the bucket has too many dead letters, or too many bytes of them.
 function refusal.dead(bucket, key, full, there, most, conf)
   bucket.dead, bucket.dead_full, bucket.dead_there, bucket.dead_most = key, full, there, most
   bucket.dead_retention = tonumber(redis.call('HGET', conf, 'dead_retention') or 0)
 end
 
--- full is the code of the answer, bound that of the bucket for the job's priority, sealed the job.
+-- Returns the reply. full is its code, bound the bucket's bound for the job's priority, sealed the job.
 function refusal.of(full, bucket, part, bound, sealed)
   local interval, now = bucket.interval, bucket.now
   if full == codes.FLOW_FULL then
@@ -86,7 +86,7 @@ function refusal.of(full, bucket, part, bound, sealed)
     local fastest = estimate.earliest(bucket)
     return there, may_be, wait_until(estimate.of_group(fastest, g, math.max(there - may_be, 0)), now, fastest.interval)
   elseif full == codes.TOO_MANY_FLOWS or full == codes.TOO_MANY_GROUPS then
-    -- It is not known which flow ends when.
+    -- It is unknown which flow ends when.
     return full == codes.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
   elseif full == codes.TOO_MANY_OF_CALLER then
     return makers.too_many(bucket.makers, sealed), bucket.makers.most, bucket.paused and 0 or interval

@@ -1,15 +1,15 @@
--- reservation.lua: what a job reserves of budgets (see budget.lua). Its body says it as "$unit:amount,..." (see codec.lua). tokens are
--- input and output together. Of a unit that a job does not name it reserves what the bucket says.
+-- reservation.lua: the reservation of budgets by a job (see budget.lua). Its body has it as "$unit:amount,..." (see codec.lua). tokens are
+-- input and output together. For a unit that a job does not name, the bucket has a default.
 
 local reservation = { NOTHING = '0', AS_RESERVED = '=', FIRST_FOR = 2000000 }
 
--- What a job reserves, by its body: "unit:amount,...", '' nothing of its own.
+-- Returns the reservation of a job, by its body: "unit:amount,...", '' if it has none of its own.
 function reservation.of(job) return string.match(job, '^%S+ %S+ [^ $]*%$([%l%d_:,-]+)') or '' end
 
--- The same of a job as it comes, without the two words before it.
+-- Returns the same for a sealed job, without the two words before it.
 function reservation.of_new(sealed) return string.match(sealed, '^[^ $]*%$([%l%d_:,-]+)') or '' end
 
--- The amounts of such a text, by their units.
+-- Parses the amounts of such a text, by their units.
 function reservation.amounts(text)
   local all = {}
   for unit, amount in string.gmatch(text, '([%l_-]+):(%d+)') do all[unit] = tonumber(amount) end
@@ -17,7 +17,7 @@ function reservation.amounts(text)
   return all
 end
 
--- The job that waits first for the budgets of a bucket or a pool, by its text "time id reserves" (see charges.lua): id, text and amounts.
+-- Parses the job that waits first for the budgets of a bucket or a pool, "time id reserves" (see charges.lua): id, text and amounts.
 -- nil if it has not asked for FIRST_FOR microseconds.
 function reservation.first(text, now)
   local asked, id, reserves = string.match(text or '', '^(%d+) (%S+) (%S*)$')
@@ -25,20 +25,20 @@ function reservation.first(text, now)
   return { id = id, text = reserves, amounts = reservation.amounts(reserves) }
 end
 
--- The cost of a job for a rule, by its amounts: never more than the whole budget. default: of a unit that it does not name.
+-- Returns the cost of a job for a rule, by its amounts: never more than the whole budget. default: for a unit that it does not name.
 function reservation.cost(rule, amounts, default)
   local cost, most = amounts[rule.unit] or default, rule.amount
   return cost < most and cost or most
 end
 
--- The same for each rule of a level.
+-- Returns the same for each rule of a level.
 function reservation.costs(rules, amounts, default)
   local costs = {}
   for i = 1, #rules do costs[i] = reservation.cost(rules[i], amounts, default) end
   return costs
 end
 
--- The text with amounts for units of the rules that it does not name; the amounts get them too.
+-- Adds the default amounts for units of the rules that the text does not name, to the text and to amounts.
 function reservation.with(text, amounts, rules, default)
   for i = 1, #rules do
     local unit = rules[i].unit
@@ -50,14 +50,14 @@ function reservation.with(text, amounts, rules, default)
   return text
 end
 
--- What a departure has used, by the text of it, AS_RESERVED, NOTHING, or amounts: the amounts by their units, and that of a unit without
--- one; nil as much as it reserved.
+-- Parses the usage of a departure: AS_RESERVED, NOTHING, or amounts. Returns the amounts by their units, and the amount of any other
+-- unit; nil as much as it reserved.
 function reservation.used(text)
   if text == reservation.AS_RESERVED then return {}, nil end
   return reservation.amounts(text), text == reservation.NOTHING and 0 or nil
 end
 
--- Which rule a job reserves more of than there is, by its number, and how much that is; nil none.
+-- Returns the number of a rule whose amount is smaller than the reservation of a job, and the reserved amount; nil if there is none.
 function reservation.impossible(rules, amounts)
   for i = 1, #rules do
     local amount = amounts[rules[i].unit] or 0

@@ -1,36 +1,36 @@
--- responses.lua: responses of the downstream whose usage may be reported apart from the request that asked for them, such as those of a
--- language model that works in the background. The first outcome that reports the usage of a response settles what its requests have
--- charged to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
+-- responses.lua: responses of the downstream whose usage may be reported by another request than the original one, such as those of a
+-- language model that works in the background. The first outcome that reports the usage of a response settles the charges of its
+-- requests to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
 --
--- The hash …:responses has a text for each, by its id as settle.lua is told of it (escaped, without a space):
+-- The hash …:responses has a text for each, by its id in the arguments of settle.lua (escaped, without a space):
 --   "sCALLER time"            settled by the outcome of a job that was claimed then. CALLER: the letters of the caller that was the first
 --                             to name it (see callers.lua), none without one
---   "oCALLER time request…"   open: requests of it are charged, the last one was claimed then; each request is
+--   "oCALLER time request…"   open: its requests are charged, the last one was claimed then; each request is
 --                         "at pool_at input output model amounts length:flow": when it was charged, by the clocks of the engine and of the
---                         pool; what was counted of its model (see use.lua); what it charged; its flow
+--                         pool; the tokens counted for its model (see use.lua); its charges; its flow
 --
--- Outcomes may come in another order than they were sent: a request that was claimed before the job that settled its response charges
--- nothing. A server may use an id again: a request that was claimed later begins a new response.
+-- Outcomes may come in another order than their requests were sent: a request that was claimed before the job that settled its response
+-- charges nothing. A server may reuse an id: a request that was claimed later begins a new response.
 --
--- The field "#CALLER" is how many ids a caller has there.
+-- The field "#CALLER" is the number of ids of a caller.
 --
--- MOST fields are kept. A caller has no more ids than it leaves free: one caller alone has half. Beyond that an id of its own makes room:
--- of SAMPLE ones by chance the oldest, a settled one first, in TRIES tries; where none is found, the new id is not kept. Ids without a
--- caller are bounded by MOST alone. All of it expires KEPT after the last write.
+-- MOST fields are kept. A caller has at most as many ids as it leaves free: a single caller gets half. Beyond that, one of its own ids
+-- makes room: the oldest of SAMPLE random ones, a settled one first, in TRIES tries; if none is found, the new id is not kept. Ids without
+-- a caller are limited only by MOST. The whole key expires KEPT after its last write.
 
 --#include lib/callers.lua
 --#include lib/codes.lua
 --#include lib/reservation.lua
 
 local responses = {
-  OPEN = 'o', -- the usage comes later
-  POLL = 'p', -- it reports the usage, and has asked no model itself
-  REREAD = 'q', -- the same, of a response whose own request has reported it, unless that broke off
+  OPEN = 'o', -- the usage follows later
+  POLL = 'p', -- it reports the usage, and made no call of a model itself
+  REREAD = 'q', -- the same, for a response whose own request has reported it, unless that broke off
   LAST = 'r', -- a request that reports the usage of its response
   MOST = 10000,
   SAMPLE = 16,
   TRIES = 4,
-  REQUESTS = 8, -- of a response; what earlier ones have charged stays
+  REQUESTS = 8, -- per response; the charges of earlier ones stay
   KEPT = 2678400000, -- milliseconds: 31 days
 }
 
@@ -58,7 +58,7 @@ local function write(r)
   return table.concat(parts)
 end
 
--- What an outcome has charged, and counted, as a request of a response. one: see responses.settle.
+-- Returns the charges and the counts of an outcome, as a request of a response. one: see responses.settle.
 local function request_of(one)
   local at, pool_at, reserved, used = string.match(one.spent and one.spent.text or '', '^(%d+) (%d+) (%S*) (%S+)$')
   local input, output = string.match(one.use and one.use.text or '', '^%d+ %S* (%d+) (%d+)')
@@ -67,12 +67,12 @@ local function request_of(one)
     model = one.model, text = text, amounts = reservation.amounts(text), flow = one.flow }
 end
 
--- An outcome charges nothing of its own.
+-- Removes the outcome's own charges.
 local function charge_nothing(one)
   if one.spent then one.spent.text = string.gsub(one.spent.text, '%S+$', reservation.NOTHING) end
 end
 
--- An outcome counts what the requests of its response have not counted, for the model that they asked.
+-- Counts what the requests of the response have not counted, for the model that they requested.
 local function count_rest(use, requests)
   if not use then return end
   local day, model, input, output, charged = string.match(use.text, '^(%d+) (%S*) (%d+) (%d+) ?(%-?%d*)$')
@@ -86,7 +86,7 @@ local function count_rest(use, requests)
   use.text = string.format('%s %s %.0f %.0f %.0f', day, model, input, output, charged)
 end
 
--- The outcome reports the usage of an open response: that is what its requests have charged.
+-- Settles an open response: the outcome reports the usage, which replaces the charges of the requests.
 local function settles(one, r)
   if #r.requests == 0 then return end
   if one.spent then
@@ -98,10 +98,10 @@ local function settles(one, r)
   count_rest(one.use, r.requests)
 end
 
--- Decides what outcomes charge and count that name a response, 256 at most. Reads only. named: for each { kind, id, model, time, flow, nth,
--- spent, use, letters }: time is when its job was claimed, nth its place in the reply; spent and use are what settle.lua was told of
--- budgets and of a model, nil nothing, and are changed here; letters are those of its caller. Returns the responses that are to be
--- written, by their ids.
+-- Decides the charges and counts of outcomes that name a response, 256 at most. Reads only. named: for each { kind, id, model, time, flow,
+-- nth, spent, use, letters }: time is when its job was claimed, nth its index in the reply; spent and use are the texts of settle.lua for
+-- budgets and for a model, nil nothing, and are changed here; letters: of its caller. Returns the responses to
+-- write, by their ids.
 function responses.settle(key, named, reply)
   local ids, known = {}, {}
   for i, one in ipairs(named) do ids[i] = one.id end
@@ -132,7 +132,7 @@ function responses.settle(key, named, reply)
   return known
 end
 
--- Takes out an id of a caller, of any where letters is nil. Returns whether it found one.
+-- Removes an id of a caller, or of any if letters is nil. Returns whether it found one.
 local function make_room(key, letters)
   for _ = 1, responses.TRIES do
     local some, oldest, rank, its_caller = redis.call('HRANDFIELD', key, responses.SAMPLE, 'WITHVALUES'), nil, nil, nil
@@ -152,7 +152,7 @@ local function make_room(key, letters)
   return false
 end
 
--- Makes room for a new id of a caller, and counts it. Returns whether it is to be kept.
+-- Makes room for a new id of a caller, and counts it. Returns whether to keep it.
 local function take_place(key, letters)
   local own = '#' .. letters
   local held = letters ~= '' and tonumber(redis.call('HGET', key, own) or 0) or 0
@@ -160,13 +160,13 @@ local function take_place(key, letters)
   if held > 0 and not callers.may_have(free, held) then
     if not make_room(key, letters) then return false end
   else
-    for _ = 1, (letters ~= '' and held == 0 and 2 or 1) - free do make_room(key) end -- a caller's first has its number, too
+    for _ = 1, (letters ~= '' and held == 0 and 2 or 1) - free do make_room(key) end -- a caller's first id needs a number, too
   end
   if letters ~= '' then redis.call('HINCRBY', key, own, 1) end
   return true
 end
 
--- Writes what responses.settle returned: first what is there, as a new one may make room among these.
+-- Writes the result of responses.settle: existing ids first, as a new one may make room among these.
 function responses.write(key, known)
   local is_written = false
   for _, are_new in ipairs({ false, true }) do

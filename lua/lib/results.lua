@@ -1,44 +1,44 @@
--- results.lua: what the downstream answered to jobs that ended: kept for a time, or on its way to a process that waits for it.
+-- results.lua: the downstream's responses to ended jobs: kept for a time, or for a process that waits.
 --
--- A result is two texts: a head (JSON, one line) and the body of the answer. A dispatcher writes them (result.go of
--- shaper/internal/codec); scripts read neither, and add to the head of a job that is done how its earlier attempts ended. A bucket keeps
+-- A result is two texts: a head (JSON, one line) and the body of the response. A dispatcher writes them (result.go of
+-- shaper/internal/codec). Scripts read neither, and add the outcomes of earlier attempts to the head of a job that is done. A bucket keeps
 -- results in
 --   results  hash  id -> head LF body
 --   ends     zset  id -> when it is dropped, by the server's clock, microseconds
--- and result_bytes of …:count is the sum of their sizes. No more than max of them, and no more bytes, are there. The flow that has the
--- most of what is short, results or bytes, drops its oldest ones: so a loud flow never drops the results of others. results_dropped counts
--- these.
--- Of a bucket with flows there are also, and of one without flows for each caller in place of a flow, by its letters (see callers.lua)
---   flows    hash  id -> "time flow": when the result was kept, and the path of its flow (see flow.lua)
+-- and result_bytes of …:count is the sum of their sizes. There are at most `max` results, and at most `bytes` bytes. The flow with the
+-- most results, or the most bytes, whichever is short, drops its oldest ones: so a loud flow never drops the results of others.
+-- results_dropped counts these.
+-- With flows there are also the following keys; without flows they have each caller in place of a flow, by its letters (see callers.lua)
+--   flows    hash  id -> "time flow": when the result was stored, and the path of its flow (see flow.lua)
 --   order    zset  all of score 0, "length:flow time id": length counts the bytes of the path, and time has 16 digits
---   shares   zset  "n" flow -> how many results the flow has, as a number below 0; "b" flow -> their bytes
--- Results of no caller in a bucket without flows, and those that are older than the shares, have none: while they are more than those of
--- any flow, those that end first make room.
+--   shares   zset  "n" flow -> number of results of the flow, negated; "b" flow -> their bytes, negated
+-- Results without a caller in a bucket without flows, and results older than the shares, have none: while they are more than those of
+-- any flow, the first ones to end make room.
 --
--- A result that a process waits for is there, too, where the bucket keeps none: for WAITS, and for READ once the process has read it. It is
+-- A result that a process waits for is stored even if the bucket keeps none: for WAITS, and for READ once the process has read it. It is
 -- not removed at once, as the reply may be lost, the caller may ask again, and another process may wait for the same job. A message on a
--- channel tells the process.
+-- channel notifies the process.
 
 --#include lib/text.lua
 
 local results = {
   CHUNK = 200,
   MOST_OUT = 1000, -- results dropped in one run
-  STEPS = 200, -- times that a run asks which flow has the most
-  WAITS = 30000000, -- microseconds that a result waits for the process that asked for it
-  READ = 5000000, -- the same, once that process has read it
-  MAX = 10000, -- of a bucket whose settings are older than results; see DefaultResultSettings of result.go
+  STEPS = 200, -- times that a run checks which flow has the most
+  WAITS = 30000000, -- microseconds that a result waits for the process that needs it
+  READ = 5000000, -- the same, after that process has read it
+  MAX = 10000, -- for buckets whose settings are older than results; see DefaultResultSettings of result.go
   BYTES = 67108864,
 }
 
--- The bytes of a result; 0 if it is gone, as a program that knows no shares has dropped it.
+-- Returns the bytes of a result; 0 if a program without shares has dropped it.
 local function size(hash, id)
   local length = redis.call('HSTRLEN', hash, id)
   return length > 0 and #id + length or 0
 end
 
--- The results of a bucket, by its settings: retention in microseconds (nil or 0: it keeps none), max and bytes. keys: of results, ends,
--- count, flows, order and shares; a script that drops none needs none behind count.
+-- Opens the results of a bucket, by its settings: retention in microseconds (nil or 0: it keeps none), max and bytes. keys: of results,
+-- ends, count, flows, order and shares; a script that drops none needs only the first three.
 function results.open(retention, max, bytes, now, keys)
   local hash, ends, count, flows, order, shares = unpack(keys, 1, 6)
   return { retention = tonumber(retention or 0), max = tonumber(max or results.MAX), bytes = tonumber(bytes or results.BYTES),
@@ -47,11 +47,11 @@ end
 
 local function held(r) return tonumber(redis.call('HGET', r.count, 'result_bytes') or 0) end
 
--- The begin of the entries of a flow in order, and an entry.
+-- Returns the prefix of a flow's entries in order.
 local function entries_of(path) return string.format('%d:', #path) .. path .. ' ' end
 local function entry(path, kept_at, id) return entries_of(path) .. string.format('%016d ', tonumber(kept_at)) .. id end
 
--- Adds to what a flow has, or takes from it.
+-- Adds to the share of a flow; negative numbers subtract.
 local function charge(r, path, number, bytes)
   number = number - tonumber(redis.call('ZSCORE', r.shares, 'n' .. path) or 0)
   bytes = bytes + tonumber(redis.call('ZSCORE', r.shares, 'b' .. path) or 0)
@@ -85,7 +85,7 @@ local function drop(r, ids)
   return bytes
 end
 
--- Drops those whose time is over, at_most of them. Returns how many that were.
+-- Drops expired results, up to at_most. Returns their number.
 function results.expire(r, at_most)
   local n = 0
   while n < at_most do
@@ -97,13 +97,13 @@ function results.expire(r, at_most)
   return n
 end
 
--- How many results a flow has, and their bytes.
+-- Returns the number of results of a flow, and their bytes.
 local function share_of(r, path)
   return -tonumber(redis.call('ZSCORE', r.shares, 'n' .. path) or 0), tonumber(redis.call('ZSCORE', r.shares, 'b' .. path) or 0)
 end
 
--- The oldest results of the flow that has the most, some of too_many or of the excess bytes: as many as leave it with no less than the flow
--- that has the next most; or a tenth of them, as there is no time to ask for each. Of flows that have as many it is the one of the new
+-- Returns the oldest results of the flow with the most, up to too_many results or the excess bytes. They leave it no less than the flow
+-- with the next most has; or they are 10 % of its results, if there is no time to compare each. Among equal flows it takes that of the new
 -- result, own. Nil if more results have no flow.
 local function of_loudest(r, there, too_many, excess, own)
   local loudest, score, _, next_score = unpack(redis.call('ZRANGE', r.shares, 0, 1, 'WITHSCORES'))
@@ -129,12 +129,12 @@ local function of_loudest(r, there, too_many, excess, own)
   return ids
 end
 
--- Those that end first: only as many as are too many, or one after the other where their bytes are.
+-- Returns the results that end first: only the excess ones, or one at a time if the bytes are too many.
 local function ending_first(r, too_many)
   return redis.call('ZRANGE', r.ends, 0, math.min(math.max(too_many, 1), results.CHUNK) - 1)
 end
 
--- Drops results until there is room for one more of some bytes. Returns whether there is.
+-- Drops results until there is room for one more of a size. Returns whether there is room.
 local function make_room(r, bytes, path)
   local there, has, out = redis.call('HLEN', r.hash), held(r), 0
   for _ = 1, results.STEPS do
@@ -151,15 +151,15 @@ local function make_room(r, bytes, path)
   return false
 end
 
--- The head of a result with how the attempts before the last one ended, by the text that outcomes.lua keeps; false or nil: none.
+-- Adds to the head of a result how the attempts before the last one ended, from the text of outcomes.lua; false or nil: none.
 function results.with_attempts(head, tried)
   local lines = tried and string.match(tried, '^%d*\n(.+)$')
   if not lines or not string.find(head, '^{.+}$') then return head end
   return string.sub(head, 1, -2) .. ',"tried":[' .. (string.gsub(lines, '\n', ',')) .. ']}'
 end
 
--- Keeps a result, instead of the one of the same id: for the retention (is_kept), and for the process that waits for it (is_awaited).
--- path: of its flow, in a bucket without flows the letters of its caller, nil none. A result for which there is no room is dropped.
+-- Stores a result, and replaces one of the same id: for the retention (is_kept), and for the process that waits for it (is_awaited).
+-- path: of its flow, in a bucket without flows the letters of its caller, nil none. A result without room is dropped.
 function results.keep(r, id, head, body, is_kept, is_awaited, path)
   local life = math.max(is_kept and r.retention or 0, is_awaited and results.WAITS or 0)
   if life <= 0 then return end
@@ -180,20 +180,20 @@ function results.keep(r, id, head, body, is_kept, is_awaited, path)
   end
 end
 
--- How many results there are, their bytes, and when the oldest one was kept: 0 where there is none.
+-- Returns the number of results, their bytes, and when the oldest was stored (0 without any).
 function results.look(r)
   local id, ends = unpack(redis.call('ZRANGE', r.ends, 0, 0, 'WITHSCORES'))
   local kept_at = id and (string.match(redis.call('HGET', r.flows, id) or '', '^%d+') or math.min(tonumber(ends) - r.retention, r.now))
   return redis.call('HLEN', r.hash), held(r), tonumber(kept_at or 0)
 end
 
--- Drops some results that are there. Returns how many.
+-- Drops results by id. Returns how many existed.
 function results.drop(r, ids)
   if #ids > 0 then drop(r, ids) end
   return #ids
 end
 
--- Notes that the process that waits for a result has read it. Where the bucket keeps results, it stays.
+-- Records that the process that waits for a result has read it. If the bucket keeps results, it stays.
 function results.was_read(r, id)
   local ends = r.retention <= 0 and redis.call('ZSCORE', r.ends, id)
   if ends and tonumber(ends) > r.now + results.READ then redis.call('ZADD', r.ends, string.format('%d', r.now + results.READ), id) end

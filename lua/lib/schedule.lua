@@ -1,23 +1,23 @@
--- schedule.lua: the schedules of a bucket. What one is, and when it fires, is decided in Go (package schedule): here is what must happen
--- at once.
+-- schedule.lua: the schedules of a bucket. Go (package schedule) decides what a schedule is, and when it fires. These are the steps that
+-- must be atomic.
 --
 --   schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
 --                       "name:state" -> JSON, times in microseconds as texts:
---                         v         the number of its definition: no other one of this name has had it
---                         due       the fire that comes, "0" not computed yet, "" none
---                         since     since when it counts, of one whose fire is not computed yet
---                         manual    when an operator asked for a fire that has not been yet, and manual_by
+--                         v         the number of its definition: unique among all definitions of this name
+--                         due       the next fire, "0" not computed yet, "" none
+--                         since     since when it counts, if its fire is not computed yet
+--                         manual    when an operator asked for a fire that is still pending, and manual_by
 --                         paused    since when, paused_by, paused_reason
---                         blocked   why the job of the fire that is due has not got in
---                         job, last the job of the last fire, and which fire that was
---                         fired, missed, skipped  how many
---                       "name:runs" -> what became of the last fires, newest first, a line of JSON each; at most RUNS
---                       "name:made" -> of one that was made through the API: when, a space, and by whom
---                       "name:configured" -> of such a one: the definition of this name in the configuration, which waits
+--                         blocked   why the job of the due fire was not admitted
+--                         job, last the job of the last fire, and the time of that fire
+--                         fired, missed, skipped  numbers of fires
+--                       "name:runs" -> the outcomes of the last fires, newest first, a line of JSON each; at most RUNS
+--                       "name:made" -> if made through the API: when, a space, and the author
+--                       "name:configured" -> for such a schedule: the definition of this name in the configuration, which waits
 --   schedule_due  zset  name -> when a dispatcher has something to do, or NEVER
 --
 -- A fire is a table, in JSON from the dispatcher: name, v, due (of a manual one when it was asked for), at, next, manual, skip (overlap
--- skips), job, by, and how many fires before it are given up: missed, the first of them at first.
+-- skips), job, by, and how many earlier fires are given up: missed, the first of them at first.
 
 local schedule = { RUNS = 20, NEVER = 9007199254740991 } -- a time in the year 2255
 
@@ -28,7 +28,7 @@ function schedule.read(key, name)
   return text and cjson.decode(text)
 end
 
--- Writes a state, and when a dispatcher is to look at it: at a time as text, or when it has something to do.
+-- Writes a state, and when it needs a dispatcher next: at `again`, a text, or at its next fire.
 function schedule.write(key, due_key, name, state, again)
   local look = again or state.manual or (not state.paused and state.due ~= '' and state.due) or string.format('%d', schedule.NEVER)
   redis.call('HSET', key, field_of(name, 'state'), cjson.encode(state))
@@ -40,8 +40,8 @@ function schedule.remove(key, due_key, name)
   redis.call('ZREM', due_key, name)
 end
 
--- Has the bucket have a schedule of this definition, and reports whether that changes something. A schedule whose time changes is
--- computed anew, from now on; what else changes holds from its next fire on.
+-- Stores a schedule with a definition, and returns whether that changes anything. If its time changes, its next fire is
+-- computed again, from now on; other changes apply from its next fire on.
 function schedule.define(key, due_key, name, text, now)
   local before = redis.call('HGET', key, name)
   local state = before and schedule.read(key, name)
@@ -50,13 +50,13 @@ function schedule.define(key, due_key, name, text, now)
     state = state or { v = 0 }
     state.due, state.since, state.blocked = '0', string.format('%d', now), nil
   end
-  state.v = math.max(state.v + 1, math.floor(now / 100)) -- of fourteen digits, as JSON has here; it grows also after a removal
+  state.v = math.max(state.v + 1, math.floor(now / 100)) -- of fourteen digits, all of which JSON keeps here; it also grows after a removal
   redis.call('HSET', key, name, text)
   schedule.write(key, due_key, name, state)
   return true
 end
 
--- The fire of a text, nil if another dispatcher was faster, or an operator has paused the schedule, or it is another one now.
+-- Parses a fire; nil if another dispatcher was faster, or the schedule is paused or was changed.
 function schedule.open(key, due_key, text, now)
   local fire = cjson.decode(text)
   local state = schedule.read(key, fire.name)
@@ -68,13 +68,13 @@ function schedule.open(key, due_key, text, now)
   return fire
 end
 
--- Whether the job of the fire before is unfinished, and that matters.
+-- Returns whether the job of the previous fire is unfinished, and overlaps are skipped.
 function schedule.overlaps(fire, body, dead)
   local job = fire.skip and fire.state.job
   return job and redis.call('HEXISTS', body, job) == 1 and not redis.call('ZSCORE', dead, job)
 end
 
--- The fire is over: outcome is fired or skipped, nil if there were only some to give up, or none.
+-- Ends the fire: outcome is fired or skipped, nil if it only gives up earlier fires, or does nothing.
 function schedule.finish(fire, outcome)
   local state, runs = fire.state, {}
   local function note(run, n)
@@ -104,7 +104,7 @@ function schedule.finish(fire, outcome)
   schedule.write(fire.key, fire.due_key, fire.name, state)
 end
 
--- What enqueue.lua does first for a fire. Returns how many keys come before those of the fire, the fire, and the answer if it gets no job.
+-- Begins a fire in enqueue.lua. Returns how many keys precede the keys of the fire, the fire, and the reply if it gets no job.
 function schedule.begin(keys, args, now, body, dead)
   local last = #keys - 2
   local fire = schedule.open(keys[last + 1], keys[last + 2], args[#args], now)

@@ -1,4 +1,4 @@
--- server_time.lua: the time of the server in microseconds. A script asks once, so that all that it does has one time.
+-- server_time.lua: the time of the server in microseconds. A script reads it once, so that all its steps have the same time.
 
 local function server_time()
   local seconds, micros = unpack(redis.call('TIME'))

@@ -1,4 +1,4 @@
--- sliding_window_counter.lua: a rule of limits.lua, also that of fixed_window.
+-- sliding_window_counter.lua: a rule of limits.lua, also used for fixed_window.
 -- Time is cut at multiples of `b` microseconds into pieces, each with a count.
 -- The current piece and the `a` - 1 before it count in full. The piece before
 -- those is weighted by its part that is younger than `a` times `b`. The sum may be
@@ -15,7 +15,7 @@
 
 local MAX_JITTER, EXACT = 1000000, 2 ^ 53
 
--- n times m by d, rounded down, and the rest, where the product is too large for
+-- Returns n times m by d, rounded down, and the rest, for a product that is too large for
 -- a number: n below 2^40, m and d below 2^42.
 local function scaled(n, m, d)
   local product = n * m
@@ -32,7 +32,7 @@ local function scaled(n, m, d)
   return quotient, rest
 end
 
--- The counts of the pieces; the first one is in state.first.
+-- Returns the counts of the pieces; the first one is in state.first.
 local function counts_of(state)
   local counts = state.counts
   if not counts then
@@ -43,7 +43,7 @@ local function counts_of(state)
   return counts
 end
 
--- The state that is kept in a text, whatever its pieces are and were.
+-- Reads the state of a text, whatever its pieces are and were.
 local function read_slowly(state, raw)
   local now, a, b = state.now, state.a, state.b
   local known, shift, sum = {}, 0, 0
@@ -85,7 +85,7 @@ local function read(key, now, a, b, full)
     state.used = 0
     return state
   end
-  -- The usual case: the same pieces, and the one of now is the first.
+  -- The usual case: the same pieces, and the present one is the first.
   local lead, pieces, width, others, at, first, tail, fading
   if a < 2 then
     lead, width, at, first, tail, fading = string.match(raw, '^(w(%d+):)(%d+):(%d+)(:?(%d*))$')
@@ -130,7 +130,7 @@ local function check(state, cost)
     end
     passed = passed + span
     span = state.b
-    -- The last one that is whole begins to fade.
+    -- The last whole piece begins to fade.
     local last = math.max(a, 1) - k
     if last == 1 then whole = whole - state.first elseif last > 1 then whole = whole - counts[last] end
   end

@@ -3,10 +3,10 @@
 -- counts until it is `b` old. Stores a list of "time:before:after:b", the oldest first,
 -- one entry for each microsecond that admitted something, whatever it cost.
 -- before and after are the numbers of requests in the life of the key. The requests
--- between two entries are a difference of these: nothing is summed. Times never go
--- back in a list, so that an entry is found by halves. Each write takes off the entries
--- that count no more. So there are never more of them than `full`. The first write in a
--- tenth of a second with that b sets the key's TTL: the others need not.
+-- between two entries are a difference of these, so nothing is summed. Times never decrease
+-- in a list, so that an entry is found by bisection. Each write removes the entries
+-- that no longer count. So there are at most `full` of them. The first write in a
+-- tenth of a second with that b sets the key's TTL; further writes need not.
 
 --#include lib/codes.lua
 --#include lib/limit_state.lua
@@ -14,8 +14,8 @@
 local MAX_JITTER, TTL_SLOT = 1000000, 100000
 local TIME, AFTER = '^(%d+)', '^%d+:%d+:(%d+)'
 
--- The first entry behind the low-th, counted from 0, of which that number is above a bound, and which it is. All behind it are such,
--- and one is. It looks in steps that grow, as it is mostly one of the next, and then by halves.
+-- Returns the first entry behind the low-th, counted from 0, whose number-th value is above a bound, and its index. All later ones are
+-- above it too, and there is one. It searches in growing steps, as it is usually one of the next, and then by bisection.
 local function first_above(key, low, number, bound)
   local high, step, found = low, 1
   repeat
@@ -31,7 +31,7 @@ local function first_above(key, low, number, bound)
   return found, high
 end
 
--- The first entry that counts at a time, and how many are before it.
+-- Returns the first entry that counts at a time, and how many are before it.
 local function oldest_of(key, at, b)
   local first = redis.call('LINDEX', key, '0')
   if string.match(first, TIME) + 0 > at - b then return first, 0 end
@@ -54,7 +54,7 @@ local function read(key, now, _, b, full)
   if elapsed >= b then return state end
   if elapsed < 0 then
     if elapsed < -MAX_JITTER then
-      -- All that counts is as if it came now.
+      -- All counting requests get the present time.
       state.stepped, state.added = true, total - string.match(oldest_of(key, at, b), '^%d+:(%d+)')
       return state
     end
@@ -92,7 +92,7 @@ local function answer(state)
   return left, reset
 end
 
--- The new entry comes first, for it is what a server without memory refuses.
+-- The new entry comes first, because a server without memory refuses it.
 local function write(key, state)
   local now, b, gone = state.now, state.b, state.gone
   local same = state.last == now and state.newest

@@ -1,54 +1,54 @@
--- slots.lua: which slots of a pool are free.
+-- slots.lua: finds free slots of a pool.
 --
--- Slots are handed out behind the last one by the pacer of the pool (see pacer.lua): each lies an interval after the one
--- before, with the fraction of a microsecond carried. The time of a slot is the latest at which it may be used; a departure
+-- The pacer of the pool (see pacer.lua) hands out slots behind the last one, each an interval after the previous
+-- one, with the fraction of a microsecond carried. The time of a slot is the latest at which it may be used; a departure
 -- may use it up to burst - 1 intervals earlier.
 --
--- A bucket whose own bounds make it wait leaves slots between. These are kept as gaps, and other buckets take them. A gap is
--- the times at which a slot may lie, from first to limit. A slot is used once, and any two are an interval apart. So at
--- most R·W + B departures lie in every window W, in whatever order slots are handed out.
+-- A bucket that waits for its own bounds leaves slots unused between. These are kept as gaps, and other buckets take them. A gap is
+-- the times at which a slot may be, from first to limit. A slot is used once, and any two are an interval apart. So at
+-- most R·W + B departures are in every window W, in whatever order slots are handed out.
 --
--- A slot that lies less than an interval behind the next one of its row wastes the time between. Where others want what is
--- left it is therefore put off to that row: as often as their demand, in departures a microsecond, fills the slots
--- before it. It is never put off in a row whose next slot has passed. That row begins anew at each claim: where slots are further
--- apart than buckets look ahead, the slot would be put off for ever. credit is the demand that is not filled
--- yet. Free slots that passed unused say that there was less demand: unused is what is not to be filled any more. With a burst,
--- slots of the row serve as well, and none is put off.
+-- A slot less than an interval before the next one of its row wastes the time between. So if other buckets have demand, the departure is
+-- put off to the next slot: as often as the demand, in departures per microsecond, fills the slots
+-- before it. It is never put off in a row whose next slot has passed. Such a row begins again at each claim: if slots are further
+-- apart than buckets look ahead, the departure would be put off for ever. credit is the demand that is not filled
+-- yet. Free slots that passed unused show less demand: unused is the demand that is not filled any more. With a burst,
+-- the slots of the row serve as well, and no departure is put off.
 --
 -- Stored in the pace are slot, frac, rate and last of the pacer, by the server's clock; clock, the time of the last claim;
 -- free, how many slots the gaps have; and unused, in thousandths of a slot. The sorted set of gaps has
 -- "first frac limit limit_frac" -> limit. The next claim removes gaps that have passed, and
 -- without one they expire. All gaps are dropped, and their
--- slots lost, where the rate changes or the clock steps: so no change and no step makes a departure.
+-- slots lost, when the rate changes or the clock steps: so no change and no step adds a departure.
 
 --#include lib/in_chunks.lua
 --#include lib/pacer.lua
 --#include lib/text.lua
 
 local slots = {
-  READ = 32, -- gaps that are read at once, and removed where they have passed
+  READ = 32, -- gaps that are read at once, and removed if they have passed
   MAX_CREDIT = 4, -- slots
-  UNUSED = 4, -- slots of demand that are taken for filled where a free slot passed unused
+  UNUSED = 4, -- slots of demand that count as filled for each free slot that passed unused
   MAX_UNUSED = 20,
-  KEPT = 10000, -- milliseconds: longer than a gap lies ahead
+  KEPT = 10000, -- milliseconds: longer than a gap is ahead
 }
 
 
--- The slot that comes n slots after one, and its fraction.
+-- Returns the slot n slots after one, and its fraction.
 local function nth(s, slot, frac, n)
   local parts = frac + n * s.part
   local micros = math.floor(parts / s.count)
   return slot + n * s.whole + micros, parts - micros * s.count
 end
 
--- How many slots of a row that begins there lie before a time; what the next one is later than it, in 1/count microseconds.
+-- Returns how many slots of a row from `first` are before a time, and how much later the next one is, in 1/count microseconds.
 local function before(s, first, frac, at)
   local parts = (at - first) * s.count - frac
   local n = math.max(math.ceil(parts / s.per), 0)
   return n, n * s.per - parts
 end
 
--- How many slots a gap has room for, of which the first may lie there.
+-- Returns how many slots fit into a gap, with the first at a time.
 local function room(s, g, first, frac)
   return math.max(math.floor(((g.limit - first) * s.count + g.limit_frac - frac) / s.per) + 1, 0)
 end
@@ -58,7 +58,7 @@ local function read_gap(member)
   return { member = member, first = tonumber(first), frac = tonumber(frac), limit = tonumber(limit), limit_frac = tonumber(limit_frac) }
 end
 
--- Reads the first gaps: those that have passed are to be removed, and slots of the next one that have passed do not count.
+-- Reads the first gaps. Marks passed ones for removal, and skips passed slots of the next one.
 local function read_first(s)
   s.read = redis.call('ZRANGE', s.key, 0, slots.READ - 1)
   for _, member in ipairs(s.read) do
@@ -74,11 +74,11 @@ local function read_first(s)
   if #s.read < slots.READ then s.free = 0 end
 end
 
--- The slots of a pool. k: its keys; settings: rate_count, rate_per and burst; credit: of the bucket; the others as stored.
--- The caller may set opens: before that time no bucket may depart, whatever it wants.
+-- Opens the slots of a pool. k: its keys; settings: rate_count, rate_per and burst; credit: of the bucket; the others as stored.
+-- The caller may set opens: before that time no bucket may depart.
 function slots.open(k, now, settings, credit, slot, frac, rate, last, clock, free, unused)
   local bounds = pacer.prepare(settings)
-  -- A pace that is missing begins empty, as that of a bucket.
+  -- A missing pace begins empty, as in a bucket.
   local state = { slot = tonumber(slot) or now + bounds.back, frac = tonumber(frac or 0), rate = rate or bounds.rate,
     last = tonumber(last or slot) or now }
   local changed = pacer.open(state, bounds, now)
@@ -91,15 +91,15 @@ function slots.open(k, now, settings, credit, slot, frac, rate, last, clock, fre
   return s
 end
 
--- The clock has stepped forwards by so many microseconds: no burst grew in that time, which has not passed.
+-- Applies a step of the clock forwards, in microseconds: the skipped time adds no burst.
 function slots.stepped(s, micros)
   local state = s.state
   if state.slot < s.now + s.back then state.slot, state.frac = math.min(state.slot + micros, s.now + s.back), 0 end
-  if state.last < s.now then state.last = math.min(state.last + micros, s.now) end -- or it would let one more go, an interval behind it
+  if state.last < s.now then state.last = math.min(state.last + micros, s.now) end -- or it would allow one more, an interval behind it
   s.cleared, s.free, s.late, s.read = true, 0, 0, {}
 end
 
--- About how many slots are free until a time.
+-- Returns about how many slots are free until a time.
 function slots.count_free(s, upto)
   return math.max(s.free - s.late, 0) + math.max((upto - math.max(s.state.slot, s.now)) * s.count / s.per, 0)
 end
@@ -113,14 +113,14 @@ local function add_gap(s, g)
   s.added[#s.added + 1] = string.format('%d %d %d %d', g.first, g.frac, g.limit, g.limit_frac)
 end
 
--- What is left of the gap that was looked at goes back.
+-- Puts the rest of the current gap back.
 local function leave_gap(s)
   local g = s.gap
   if g and g.used then add_gap(s, g) end
   s.gap = nil
 end
 
--- The first gap with a slot at a time or later, behind the gap that was looked at; nil if there is none.
+-- Returns the first gap behind the current one with a slot at `at` or later; nil if there is none.
 local function next_gap(s, at)
   leave_gap(s)
   local n = #s.read
@@ -142,8 +142,8 @@ local function next_gap(s, at)
   return nil
 end
 
--- The place of a departure at a time or later in a row of free slots, or nil. The row behind the last slot has no limit. A row that begins
--- before any bucket may depart begins then: none would take what is left before.
+-- Returns the place of a departure at `at` or later in a row of free slots, or nil. The row behind the last slot has no limit. A row that
+-- begins before any bucket may depart begins then: no bucket would use the slots before.
 local function place(s, g, at)
   if g.limit and at > g.limit then return nil end
   local first, first_frac = g.first, g.frac
@@ -160,8 +160,8 @@ local function place(s, g, at)
     at = math.max(at, slot - s.back) }
 end
 
--- The first free slot for a departure at a time or later. Returns when it may be. slots.take takes that slot. Times
--- that are asked for do not get less.
+-- Finds the first free slot for a departure at `at` or later, for slots.take. Returns the time of the departure. The arguments of
+-- successive calls do not decrease.
 function slots.find(s, at)
   at = math.ceil(at)
   if s.found and s.found.asked == at then return s.found.at end
@@ -183,7 +183,7 @@ function slots.find(s, at)
   return found.at
 end
 
--- Takes the slot that slots.find has found last.
+-- Takes the slot that slots.find found last.
 function slots.take(s)
   local f = s.found
   local g = f.gap
@@ -207,7 +207,7 @@ function slots.take(s)
   s.state.last, s.found = math.max(s.state.last, f.at), nil
 end
 
--- Stores what became of the gaps. Returns the fields of the pace, and what they are to be.
+-- Stores the gaps. Returns the fields of the pace and their values.
 function slots.write(s)
   leave_gap(s)
   if s.cleared then

@@ -1,22 +1,22 @@
--- standby.lua: the dispatchers that look for jobs of a bucket now and then, because others serve it.
+-- standby.lua: the dispatchers that ask for jobs of a bucket only now and then, because others serve it.
 --
--- A dispatcher becomes a standby when it finds no job: others have taken all slots, or reserved all turns. It is one until it finds
--- some. It looks again by itself, after a while. A claim that takes half of the free workers of its dispatcher
+-- A dispatcher becomes a standby when it finds no job: others have taken all slots, or reserved all turns. It stays one until it finds
+-- a job. It asks again by itself, after a while. A claim that takes half of the free workers of its dispatcher
 -- wakes one standby, the one that has waited longest: the dispatcher that claims may lack workers for the next slots.
 -- So no dispatcher polls for that, and a claim wakes one at most, however many dispatchers there are.
 --
--- The field standbys of the pace has their ids, with a space behind each, the first to be woken first. Where there are more than
+-- The field standbys of the pace has their ids, each followed by a space, the first to be woken first. Above
 -- MOST, the first ones are dropped: they may have died.
 
 local standby = { MOST = 64 }
 
--- The list without a dispatcher.
+-- Returns the list without a dispatcher.
 local function without(list, dispatcher)
   local from, to = string.find(list, dispatcher .. ' ', 1, true)
   return from and string.sub(list, 1, from - 1) .. string.sub(list, to + 1) or list
 end
 
--- Notes whether a dispatcher has found jobs. list is the field as it was, or false.
+-- Records whether a dispatcher has found jobs. list is the previous field, or false.
 function standby.note(pace, list, dispatcher, found)
   list = list or ''
   local now = without(list, dispatcher)

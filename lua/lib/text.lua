@@ -1,4 +1,4 @@
--- text.lua: the text of a whole number, of which no digit is lost.
+-- text.lua: the text of a whole number, with all digits.
 
 local function text(n) return string.format('%d', n) end
 

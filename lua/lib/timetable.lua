@@ -1,24 +1,24 @@
--- timetable.lua: when a bucket leaks, and at which rate: drain windows, a rate calendar, a time by which all jobs are to have left, and
--- drains that an operator has asked for.
+-- timetable.lua: when a bucket sends, and at which rate: drain windows, a rate calendar, a finish time for all jobs, and
+-- drains that an operator starts.
 --
 -- The field timetable of the settings lists stretches of time. Go computes them (package schedule), long before they are needed. Each is
 -- "from kind count per opened finish;", and ends where the next begins:
---   kind     c closed, o open, e open until the bucket is empty, x: from here on nothing is known, so the bucket is closed
---   count, per  the rate of the calendar, 0 of both: that of the bucket. An operator's override of the rate goes before the calendar's
---   opened   the opening of the window in which the stretch lies, 0 none
---   finish   by then all jobs are to have left, 0 none
+--   kind     c closed, o open, e open until the bucket is empty, x: unknown from here on, so the bucket is closed
+--   count, per  the rate of the calendar; both 0: the bucket's. An operator's override of the rate precedes the calendar's
+--   opened   the opening of the window that contains the stretch, 0 none
+--   finish   the time by which all jobs are to be sent, 0 none
 -- A bucket without the field is open at all times.
 --
 -- Two fields of the pace belong to it:
---   window  "opened emptied 0 0 0 0 each": of the last window: its opening; 1 if it was closed because the bucket was empty; four zeros for
---           programs of earlier versions, which keep a plan there; where there are batches then how many jobs a request had lately, in
---           thousandths, where more waited or the bucket has flows
---   drain   "state id since count per most gone until_empty ended by": of the last drain of an operator: see timetable.RUNNING; its rate
---           if that is to be slower, 0 of both; how many jobs are to leave at most, 0 any number; how many have left; whether it ends when
+--   window  "opened emptied 0 0 0 0 each", of the last window: its opening; 1 if it was closed because the bucket was empty; four zeros for
+--           programs of earlier versions, which keep a plan there; in a bucket with batches the recent average of jobs per request, in
+--           thousandths, measured while more jobs waited or in a bucket with flows
+--   drain   "state id since count per most gone until_empty ended by", of the last drain of an operator: see timetable.RUNNING; its rate
+--           if slower, else both 0; the maximum number of jobs to send, 0 any number; the number sent; whether it ends when
 --           the bucket is empty; when it ended; its author
 --
--- Times are of the server's clock, in microseconds. A bucket is empty if no job waits, is due or is in flight. In a bucket with flows a
--- retry that is not due yet counts as waiting, and a job that came with a delay does not, until it is its flow's turn.
+-- Times are of the server's clock, in microseconds. A bucket is empty if no job waits, is due or is in flight. In a bucket with flows, a
+-- retry that is not due yet counts as waiting. A job enqueued with a delay does not count before its flow's turn.
 
 --#include lib/downstream.lua
 --#include lib/pacer.lua
@@ -26,10 +26,10 @@
 
 local timetable = {
   RUNNING = 'r', DONE = 'd', STOPPED = 's',
-  MARGIN = 1000000, -- microseconds before the finish at which the last job is to leave, or a 50th of the time where that is less
+  MARGIN = 1000000, -- microseconds before the finish at which the last job is to depart; or 2 % of the time if less
   MOST = 64, -- stretches
   MEMORY = 4, -- requests
-  LOOK = 500000, -- microseconds between two looks whether the last jobs in flight are done, or whether jobs came that raise an even rate
+  LOOK = 500000, -- microseconds between two polls for the end of the last jobs in flight, or for jobs that raise an even rate
 }
 
 
@@ -38,7 +38,7 @@ local function read_window(stored)
   return { opened = tonumber(opened or 0), emptied = tonumber(emptied or 0), each = tonumber(each or '') or 0 }
 end
 
--- A drain of its text, nil if there was none.
+-- Parses a drain, nil if there was none.
 function timetable.read_drain(stored)
   local state, id, since, count, per, most, gone, until_empty, ended, by =
     string.match(stored or '', '^(%a) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) (.*)$')
@@ -52,7 +52,7 @@ function timetable.write_drain(d)
     d.until_empty and 1 or 0, d.ended) .. d.by
 end
 
--- The timetable of a bucket from the field of its settings and those of its pace; nil where there is none, and no drain runs.
+-- Opens the timetable of a bucket, from a field of its settings and two of its pace; nil if it has none and no drain runs.
 function timetable.open(conf, stored, window, drain)
   local running = timetable.read_drain(drain)
   if running and running.state ~= timetable.RUNNING then running = nil end
@@ -63,13 +63,13 @@ function timetable.open(conf, stored, window, drain)
   return { conf = conf, text = stored, at = 1, list = {}, window = read_window(window), drain = running }
 end
 
--- The drain, while it runs.
+-- Returns the drain, while it runs.
 local function running(times)
   local drain = times.drain
   return drain and drain.state == timetable.RUNNING and drain or nil
 end
 
--- The i-th stretch as it is stored, nil if there are not so many.
+-- Returns the stored i-th stretch, nil if there are fewer.
 local function stored(times, i)
   local list = times.list
   while #list < i do
@@ -83,7 +83,7 @@ local function stored(times, i)
   return list[i]
 end
 
--- The number of the stretch in which a time lies, from the i-th on.
+-- Returns the number of the stretch that contains a time, from the i-th on.
 local function index_of(times, at, i)
   while true do
     local following = stored(times, i + 1)
@@ -96,8 +96,8 @@ local function is_open(times, s)
   return s.kind == 'o' or s.kind == 'e' and not (times.window.emptied == 1 and times.window.opened == s.opened)
 end
 
--- The i-th stretch as it holds: from, till, open, known, count, per, until_empty, opened, finish, closes (the end, where it is closed
--- then, else 0). While a drain runs all stretches are open, and no finish counts.
+-- Returns the effective i-th stretch: from, till, open, known, count, per, until_empty, opened, finish, closes (its end, if the bucket
+-- closes then, else 0). While a drain runs, all stretches are open and no finish counts.
 local function holds(times, i, drain)
   local s, following = stored(times, i), stored(times, i + 1)
   local h = { from = s and s.from or math.huge, till = following and following.from or math.huge, open = s ~= nil,
@@ -111,10 +111,10 @@ local function holds(times, i, drain)
   return h
 end
 
--- Whether one rate is below another one.
+-- Returns whether one rate is below another one.
 local function is_slower(count, per, than_count, than_per) return count * than_per < than_count * per end
 
--- The rate that is allowed in a stretch, as count and per; base is that of the settings.
+-- Returns the allowed rate in a stretch, as count and per; base has the rate of the settings.
 local function allowed(times, h, base, drain)
   local count, per = base.rate_count, base.rate_per
   if h.count > 0 then
@@ -125,7 +125,7 @@ local function allowed(times, h, base, drain)
   return count, per
 end
 
--- The rate that is allowed at a time, whether the bucket is open or not; base is that of the settings.
+-- Returns the allowed rate at a time, whether the bucket is open or not; base has the rate of the settings.
 function timetable.rate_at(times, base, at)
   local first, drain = stored(times, 1), running(times)
   if not first then return base end
@@ -133,42 +133,42 @@ function timetable.rate_at(times, base, at)
   return { rate_count = count, rate_per = per }
 end
 
--- When the last job of a stretch with a finish is to leave.
+-- Returns when the last job of a stretch with a finish is to depart.
 local function target(h) return h.finish - math.min(timetable.MARGIN, (h.finish - h.opened) / 50) end
 
--- How many jobs are unfinished, without those that are due after a time. later is the key of the only flow, nil in a bucket with flows.
+-- Returns the number of unfinished jobs, without jobs due after a time. later is the key of the only flow, nil in a bucket with flows.
 function timetable.unfinished(body, dead, count, later, after)
   local jobs = redis.call('HLEN', body) - redis.call('ZCARD', dead)
   if later then return jobs - redis.call('ZCOUNT', later, '(' .. text(after), '+inf') end
   return jobs - math.max(tonumber(redis.call('HGET', count, 'scheduled') or 0), 0)
 end
 
--- The even rate that has so many jobs leave by the finish, if it is below the allowed one. at: when the first of them may go.
+-- Returns the even rate that sends all jobs by the finish, if below the allowed rate, else the allowed rate. at: the first departure.
 local function even(h, count, per, jobs, at)
   local left = math.floor(target(h) - at)
   if jobs > 0 and left > 0 and is_slower(jobs, left, count, per) then return jobs, left, true end
   return count, per, false
 end
 
--- Whether the allowed rate is too low for so many requests by the finish: the last of them is to leave all but one of the intervals behind
--- the first one. last: the last slot.
+-- Returns whether the allowed rate is too low to send the requests by the finish, with the last request all but one interval after the
+-- first. last: the last slot.
 local function too_slow(h, count, per, burst, requests, at, last)
   local interval = per / count
   local first = burst > 1 and at - (burst - 1) * interval or math.max(at, last + interval)
   return requests > 0 and first + (requests - 1) * interval > h.finish
 end
 
--- What holds at the next slot of a bucket. own: its settings (see pacer.prepare) and down; state: of its pacer; ask: clock, lead, horizon
--- and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); leased, how many jobs are; and
--- together, how many leave as one request (see timetable.together). Returns nil and when to look again (0 not known) if no slot lies
--- within the horizon; else a table: settings; state, opened by them; changed; from and latest, the first and the last possible slot;
+-- Returns the settings at the next slot of a bucket. base: its settings (see pacer.prepare); down: its downstream's state; state: of its
+-- pacer; ask: clock, lead, horizon and offset, of the engine's clock; unfinished, a function of a time (see timetable.unfinished); leased,
+-- the number of leases; together, the jobs per request (see timetable.together). Returns nil and when to ask again (0 unknown) if no slot
+-- is within the horizon; else a table: settings; state, opened by them; changed; from and latest, the first and the last possible slot;
 -- closes: when permits are void, 0 never; ahead: the stretch has not begun.
 function timetable.choose(times, base, down, state, ask)
   local offset, drain = ask.offset, times.drain
   local soonest, latest = ask.clock + ask.lead, ask.clock + ask.horizon
-  -- Not before the stretch of the last slot, also if that is beyond the horizon: its rate may have filled the pacer up in between.
+  -- Not before the stretch of the last slot, even if that is beyond the horizon: its rate may have filled the pacer up in between.
   local at = math.max(soonest, math.min(state.last, ask.clock + pacer.MAX_HORIZON)) - offset
-  if (stored(times, 1) or { from = math.huge }).from > at then return nil, 0 end -- the clock stepped back by much: it is written anew
+  if (stored(times, 1) or { from = math.huge }).from > at then return nil, 0 end -- the clock stepped far back: it will be rewritten
   local i = index_of(times, at, 1)
   for n = i, i + timetable.MOST do
     local h = holds(times, n, drain)
@@ -180,7 +180,7 @@ function timetable.choose(times, base, down, state, ask)
       s.rate_count, s.rate_per = allowed(times, h, base, drain)
       if h.finish > 0 then
         local jobs, is_even = ask.unfinished(h.finish) - ask.leased
-        -- Jobs share out the time since the last slot of the stretch, so that the rate stays what it is while nothing comes or leaves.
+        -- Jobs share the time since the last slot of the stretch, so the rate stays constant while no job arrives or departs.
         local since = state.last >= h.from + offset and state.last or first
         s.rate_count, s.rate_per, is_even = even(h, s.rate_count, s.rate_per, math.ceil(jobs / ask.together), since - offset)
         if is_even then burst, times.is_even = 1, true end
@@ -201,7 +201,7 @@ function timetable.choose(times, base, down, state, ask)
   return nil, 0
 end
 
--- The first time from then on at which the bucket is open; 0 if that is not known.
+-- Returns the first time from then on at which the bucket is open; 0 if unknown.
 function timetable.opens(times, at)
   if (stored(times, 1) or { from = math.huge }).from > at then return 0 end
   for i = index_of(times, at, 1), timetable.MOST + 1 do
@@ -212,20 +212,20 @@ function timetable.opens(times, at)
   return 0
 end
 
--- When a dispatcher looks again whose next slot may be at a time: soon where jobs that come raise the rate, and with it the slot.
+-- Returns when to ask again for a slot at a time: soon if new jobs raise the rate and so move the slot.
 function timetable.look_at(times, at, now)
   at = timetable.opens(times, at)
   return times.is_even and math.min(at, now + timetable.LOOK) or at
 end
 
--- The beginning of the stretch of a slot if it is still to come, else 0; and when permits of it are void, 0 never.
+-- Returns the beginning of the stretch of a slot if it is in the future, else 0; and when its permits are void, 0 never.
 function timetable.edges(times, slot, now)
   if (stored(times, 1) or { from = math.huge }).from > slot then return 0, 0 end
   local h = holds(times, index_of(times, slot, 1), running(times))
   return h.from > now and h.from or 0, h.closes
 end
 
--- How many of the requests that a claim wants may go: a drain may be for fewer jobs. rules of batches, or nil, become those of this claim.
+-- Limits the requests that a claim wants to the rest of a drain. Also limits the size in rules (of batches, or nil) for this claim.
 function timetable.wants(times, want, rules)
   local drain = times.drain
   if not drain or drain.most == 0 then return want end
@@ -235,7 +235,7 @@ function timetable.wants(times, want, rules)
   return math.min(want, math.floor(left / rules.size))
 end
 
--- Whether the bucket is closed once it is empty, here and now.
+-- Returns whether the bucket closes once it is empty, at present.
 function timetable.ends_empty(times)
   if times.drain then return times.drain.until_empty end
   return times.stretch ~= nil and times.stretch.until_empty
@@ -245,14 +245,14 @@ local function end_drain(times, now)
   times.drain.state, times.drain.ended = timetable.DONE, now
 end
 
--- How many jobs a request has on average, with the last requests counting more. MEMORY is how many of these count as those before.
+-- Returns the new average of jobs per request. Recent requests count more: all earlier ones count as MEMORY requests.
 local function average(each, jobs, requests)
   if each == 0 then return jobs / requests end
   return (each * timetable.MEMORY + jobs) / (timetable.MEMORY + requests)
 end
 
--- Notes that so many jobs depart, with so many requests, and whether the bucket was found empty. rules: of batches, or nil; see
--- batch.gather. A drain for so many jobs makes the last batch smaller, and does not count either.
+-- Records departed jobs and requests, and whether the bucket was found empty. rules: of batches, or nil; see
+-- batch.gather. A drain of a limited number of jobs shortens the last batch, so it is not measured.
 function timetable.note(times, departed, requests, is_empty, now, rules)
   local w, drain, h = times.window, times.drain, times.stretch
   if rules and not (drain and drain.most > 0) then
@@ -270,7 +270,7 @@ function timetable.note(times, departed, requests, is_empty, now, rules)
   if h and h.until_empty and is_empty then w.opened, w.emptied, times.changed = h.opened, 1, true end
 end
 
--- Writes what was noted.
+-- Writes what was recorded.
 function timetable.write(times, pace)
   if not times.changed then return end
   local w = times.window
@@ -279,7 +279,7 @@ function timetable.write(times, pace)
   if times.drain then redis.call('HSET', pace, 'drain', timetable.write_drain(times.drain)) end
 end
 
--- The rate at which a bucket leaks now, as count and per. last: its last slot; requests: how many are to leave in all.
+-- Returns the present rate of a bucket, as count and per. last: its last slot; requests: the number to send in all.
 function timetable.pace(times, base, now, last, requests)
   if (stored(times, 1) or { from = math.huge }).from > now then return base.rate_count, base.rate_per end
   local drain = running(times)
@@ -289,18 +289,18 @@ function timetable.pace(times, base, now, last, requests)
   return count, per
 end
 
--- How many jobs of a bucket with batches leave as one request, as far as it is known: as many as those did that left lately under this
--- timetable, or else as many as may.
+-- Returns the jobs per request of a bucket with batches: the recent average under this timetable,
+-- or else the maximum.
 function timetable.together(times, rules)
   return times.window.each > 0 and math.max(times.window.each / 1000, 1) or rules.size
 end
 
--- When a job leaves that has so many ahead of it, if the first of them leaves at a time; 0 if it is not known. base: rate_count, rate_per
--- of the settings; interval: the least time between two of them, whatever the rate; unfinished: how many jobs there are in all, math.huge
--- where it is asked when it leaves at the earliest, as if so many jobs came that no rate is an even one.
+-- Returns when a job with `ahead` jobs before it departs, if the first of them departs at `at`; 0 if unknown. base: rate_count, rate_per
+-- of the settings; interval: the minimum between two departures, whatever the rate; unfinished: the number of all jobs, or math.huge
+-- for the earliest departure, as if so many jobs came that the allowed rate applies instead of an even one.
 function timetable.leaves(times, base, at, ahead, interval, unfinished)
   local drain, i, n, first = times.drain, 1, ahead, at
-  local known = times.reached -- a stretch that an answer before this one has reached
+  local known = times.reached -- a stretch that a previous call has reached
   local is_fastest = unfinished == math.huge
   if known and known.at == at and known.interval == interval and known.ahead <= ahead and known.is_fastest == is_fastest then
     i, n, drain, at = known.i, ahead - known.ahead, known.drain, known.from
@@ -314,7 +314,7 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
     if h.open then
       times.reached = { at = first, interval = interval, ahead = ahead - n, i = i, drain = drain, from = at, is_fastest = is_fastest }
       local count, per = allowed(times, h, base, drain)
-      -- Some have left in the stretches before, and one leaves then.
+      -- The stretches before have sent some jobs, and one departs at `at`.
       if h.finish > 0 then count, per = even(h, count, per, unfinished - (ahead - n) - 1, at) end
       local each, room = math.max(per / count, interval), math.huge
       if h.till < math.huge then room = math.ceil((h.till - at) / each) end
@@ -334,10 +334,10 @@ function timetable.leaves(times, base, at, ahead, interval, unfinished)
   return 0
 end
 
--- What people see, at a time: open (1); rate_count and rate_per that hold, or will when it opens; till: the end of the stretch, 0 never;
--- opens: when it is open next, 0 not known; finish, of a closed bucket that of its next window, 0 none; finish_jobs: how many are to
--- leave by then; late: 1 if the rate that they need is not allowed, 0 of a closed bucket; since: when the bucket was opened, 0 always
--- or not known. last: the last slot; unfinished and in_flight are as for timetable.choose, together as of timetable.together.
+-- Returns the timetable for people, at a time: open (1); rate_count and rate_per, effective now or when it opens; till: the end of the
+-- stretch, 0 never; opens: when it is open next, 0 unknown; finish, for a closed bucket of its next window, 0 none; finish_jobs: how many
+-- to send by then; late: 1 if the allowed rate is too low for them, 0 for a closed bucket; since: when the bucket was opened, 0 always
+-- or unknown. last: the last slot; unfinished and in_flight are as for timetable.choose, together as of timetable.together.
 function timetable.view(times, base, now, last, unfinished, in_flight, together)
   if (stored(times, 1) or { from = math.huge }).from > now then return {} end
   local drain = running(times)

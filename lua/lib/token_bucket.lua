@@ -1,5 +1,5 @@
 -- token_bucket.lua: a rule of limits.lua.
--- `a` micro-tokens come every `b` microseconds, up to `full`.
+-- `a` micro-tokens are added every `b` microseconds, up to `full`.
 -- Stores the string level:time, and :remainder if there is one. The remainder of
 -- the division is carried, so that odd rates stay exact for ever.
 

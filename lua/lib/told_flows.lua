@@ -1,4 +1,4 @@
--- told_flows.lua: the flows that a claim was told of: which of them may send, and what they have.
+-- told_flows.lua: the flows that the caller of a claim names: which of them may send, and their jobs.
 
 --#include lib/drr.lua
 --#include lib/pacer.lua
@@ -8,9 +8,9 @@
 
 local told_flows = {}
 
--- Opens flows of a bucket. told: see drr.told; of_all and quotas: what its settings say of all flows. ask has at_once, how many jobs are
--- wanted; earliest and latest, when they can go; lease; and may_be_plain. Returns the flows that are not plain; those of them that nothing
--- of their own holds; and the plain ones (see plain_turns.lua), nil without any.
+-- Opens flows of a bucket. told: see drr.told; of_all and quotas: the settings for all flows. ask has at_once, the number of wanted
+-- jobs; earliest and latest, when they can go; lease; and may_be_plain. Returns the flows that are not plain; those of them that are not
+-- held by their own bounds; and the plain ones (see plain_turns.lua), nil without any.
 function told_flows.open(b, reader, of_all, quotas, told, ask)
   local each = math.ceil(ask.at_once / math.max(#told.numbers, 1))
   local upto, windows, ready = string.format('%d', each), quota.windows(quotas), {}

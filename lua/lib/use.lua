@@ -1,22 +1,22 @@
--- use.lua: what calls of language models have used, by the day of their claim. A bucket has a hash for each day, …:use:<day>, such as
+-- use.lua: the usage of calls of language models, by the day of their claim. A bucket has a hash for each day, …:use:<day>, such as
 -- …:use:20261126, by UTC. It lives for KEPT, so that the last 31 days are always there. Its twin in Go is use.go.
 --
 --   field  "caller model flow": the letters of the caller (see callers.lua), '' without one; the model, percent-escaped; and 'f' and the
 --          flow, 'g' and the path of a flow in a group, '' in a bucket without flows
 --   value  "calls input output": the number of calls, and their tokens
 --
--- A model that a fallback answered with, in place of the one that was asked, is written "model>asked". Where the calls of a row were
--- charged another number of tokens than they used, the field "+" and the row's name has the difference, which may be below 0.
+-- If a fallback responded with another model than requested, the model is written "model>asked". If the calls of a row were
+-- charged another number of tokens than they used, the field "+" and the row's name has the difference, which may be negative.
 --
 -- A hash has at most 1000 such rows. The first 900 are of any caller, model and flow. After them, calls of another caller, model or flow
--- are counted in "* model *", and after 99 of these, those of another model in "* * *". So no call is missing in the sums. A caller has
--- no more rows than it leaves free, of the 900 and of the 99: one caller alone makes half of them. Calls without a caller are bounded by
--- all rows alone.
+-- are counted in "* model *", and after 99 of these, calls of another model in "* * *". So no call is missing in the sums. At each of
+-- these levels a caller has at most as many rows as it leaves free: a single caller gets half of them. Calls without a caller are limited
+-- only by the total.
 --
---   field  "#1", "#2": how many rows there are of the 900 and of the 99; "#1 caller", "#2 caller": how many of them a caller has made
+--   field  "#1", "#2": number of rows of the first and the second level; "#1 caller", "#2 caller": number of them that a caller has added
 --
--- settle.lua is told "@day model input output" of a call, then what it was charged if that is not their sum: day is which of the keys of
--- days it is, counted from the last one. settle.lua counts no outcome without its lease. So a call counts once, however often its outcome
+-- The text of a call for settle.lua is "@day model input output", and the charged tokens if that is not their sum: day is the number of
+-- the day's key, from the last one. settle.lua counts no outcome without its lease, so a call counts once, however often its outcome
 -- is sent.
 
 --#include lib/callers.lua
@@ -26,11 +26,11 @@
 local use = {
   MOST = { 900, 99 }, -- rows of each level. There is one more level, of one row
   KEPT = 2764800000, -- milliseconds: 32 days
-  OTHER = '*', -- no escaped model and no caller is written so
+  OTHER = '*', -- no escaped model and no caller has this form
   MORE = '+',
 }
 
--- Takes apart what settle.lua is told of a job: notes what it charged to budgets, what it used of a model, and the response that it names.
+-- Parses the text of a job for settle.lua into its charges to budgets, its usage of a model, and the response that it names.
 -- time, nth, flow and the letters of its caller: see responses.settle.
 function use.note(part, text, mark, spent, uses, named, time, nth, flow)
   local at = string.find(text, '@', 1, true)
@@ -50,7 +50,7 @@ function use.note(part, text, mark, spent, uses, named, time, nth, flow)
     letters = string.sub(mark, callers.MARK + 1) }
 end
 
--- The day, the model, the tokens of input and output of a call, and how many more it was charged, by what settle.lua is told of it.
+-- Parses the usage of a call: day, model, tokens of input and output, and the difference between charged and used tokens.
 function use.read(text)
   local day, model, input, output, charged = string.match(text, '^(%d+) (%S*) (%d+) (%d+) ?(%-?%d*)$')
   if not day then return nil end
@@ -58,7 +58,7 @@ function use.read(text)
   return day, model, input, output, (tonumber(charged) or input + output) - input - output
 end
 
--- Adds a call, or the sum of several, to the sums of a hash. letters: who makes the row if there is none.
+-- Adds a call, or a sum of calls, to the sums of a hash. letters: the caller that adds the row if there is none.
 local function add(sums, field, letters, model, calls, input, output, more)
   local sum = sums[field]
   if not sum then
@@ -68,19 +68,19 @@ local function add(sums, field, letters, model, calls, input, output, more)
   sum.calls, sum.input, sum.output, sum.more = sum.calls + calls, sum.input + input, sum.output + output, sum.more + more
 end
 
--- The value of a field with a sum added.
+-- Returns the value of a field with a sum added.
 local function text(stored, sum)
   local calls, input, output = string.match(stored or '', '^(%d+) (%d+) (%d+)$')
   return string.format('%.0f %.0f %.0f', (calls or 0) + sum.calls, (input or 0) + sum.input, (output or 0) + sum.output)
 end
 
--- How many rows a field counts. A hash of a program that counts none has rows of the first level.
+-- Returns the number of rows in a field. A hash from a program without such counts has rows of the first level.
 local function rows_in(rows, key, field)
   rows[field] = rows[field] or tonumber(redis.call('HGET', key, field)) or field == '#1' and redis.call('HLEN', key) or 0
   return rows[field]
 end
 
--- Whether a caller may make another row of a level, which then counts.
+-- Returns whether a caller may add another row to a level, and counts it.
 local function may_make(rows, key, level, letters)
   if not use.MOST[level] then return true end
   local all = '#' .. level
@@ -118,8 +118,8 @@ local function write(key, sums)
   end
 end
 
--- Counts calls, 256 at most. outcomes: for each { text, part, mark }, what settle.lua was told, the part of its flow, and the mark of the
--- job. Flows are in ARGV behind first_flow, where levels says that there are some.
+-- Counts calls, 256 at most. outcomes: for each { text, part, mark }: the text for settle.lua, the part of its flow, and the job's
+-- mark. Flows are in ARGV behind first_flow, if levels has any.
 function use.count(outcomes, levels, first_flow, in_pool)
   local last, keys, sums_of = #KEYS - (in_pool and pool.KEYS or 0), {}, {}
   local letter = levels == codes.GROUPS and 'g' or 'f'

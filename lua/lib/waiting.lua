@@ -1,5 +1,5 @@
--- waiting.lua: takes jobs out of places where they wait, some at a time. An id in a list may be the leftover of a cancelled job, and
--- be that of another job by now: so each is checked against its body and its meta.
+-- waiting.lua: removes jobs from the places where they wait, some at a time. An id in a list may be left from a cancelled job, and
+-- belong to another job by now: so each is checked against its body and its meta.
 
 --#include lib/codec.lua
 --#include lib/codes.lua
@@ -7,8 +7,8 @@
 
 local waiting = {}
 
--- Some of the ids in the five places behind keys[before], and for each the number of its place: at_most ids, and fewer where their
--- bodies have more than most_bytes, but one.
+-- Returns some of the ids in the five places behind keys[before], and for each the number of its place: at_most ids, or as many as have
+-- bodies of most_bytes, but at least one.
 function waiting.look(keys, before, at_most, body, most_bytes)
   local ids, from = {}, {}
   for i = 1, flow.PLACES do
@@ -28,7 +28,7 @@ function waiting.look(keys, before, at_most, body, most_bytes)
   return ids, from
 end
 
--- What a body says of a job that waits in that place: its number (nil if it cannot be read) and its mark. nil
+-- Returns the number (nil if it cannot be read) and the mark of a job that waits in that place, by its body. nil
 -- if it does not wait there, or is of another flow.
 function waiting.job(body, stored, place, levels, name)
   if not body then return nil end
@@ -41,7 +41,7 @@ function waiting.job(body, stored, place, levels, name)
     delayed = kind ~= nil and kind ~= plain }
 end
 
--- Takes these ids out of their places.
+-- Removes ids from their places.
 function waiting.take(keys, before, ids, from)
   local popped, n = {}, #ids
   for i = 1, n do popped[from[i]] = (popped[from[i]] or 0) + 1 end
@@ -52,7 +52,7 @@ function waiting.take(keys, before, ids, from)
   if last then redis.call('ZREM', keys[before + flow.PLACES], unpack(ids, n - last + 1, n)) end
 end
 
--- How many entries are left there.
+-- Returns how many entries are left there.
 function waiting.left(keys, before)
   local n = redis.call('ZCARD', keys[before + flow.PLACES])
   for i = 1, flow.PLACES - 1 do n = n + redis.call('LLEN', keys[before + i]) end

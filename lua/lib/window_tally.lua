@@ -1,13 +1,13 @@
 -- window_tally.lua: counts the jobs that end in a drain window, for the event window.closed. A bucket without a hook for that event has no
 -- tally.
 --
--- The field window of the counts is "opened ends sent dead dropped": the opening and the end of the window that is open or, of a closed
--- bucket, of the next one; and how many of its jobs were done, became dead letters and were dropped. close_window.lua writes the first
+-- The field window of the counts is "opened ends sent dead dropped": the opening and the end of the window that is open or, if the bucket
+-- is closed, of the next one; and how many of its jobs were done, became dead letters and were dropped. close_window.lua writes the first
 -- two. A job counts when it ends, from the opening until the window is reported. So each job counts in one report at most.
 
 local window_tally = {}
 
--- Returns the tally of a text, nil if there is none.
+-- Parses a tally, nil if there is none.
 function window_tally.read(stored)
   local opened, ends, sent, dead, dropped = string.match(stored or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   if not opened then return nil end
