@@ -7,7 +7,7 @@ import (
 
 // renamed maps keys of configurations that were written before 0.1.0, by the end of their path, to their new names. 0.2.0 deletes this file.
 var renamed = map[string]string{
-	".llm.route": "route",
+	".llm.door": "route",
 }
 
 // renamedHint returns `; it is called "X" now` for the path of a key that was renamed, else "".
