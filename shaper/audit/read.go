@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// ErrCursor says that a cursor is none of [Log.Records].
+// ErrCursor is returned for a cursor that [Log.Records] did not return.
 var ErrCursor = errors.New("the cursor is none: use the next of the answer before")
 
 // entry is a record in a list.
@@ -23,7 +23,7 @@ type entry struct {
 	id string
 }
 
-// name is the cursor of the entries before an entry.
+// name returns the cursor of the entries older than this one.
 func (e entry) name() string { return strconv.FormatInt(e.at, 10) + "-" + e.id }
 
 func cursorOf(text string) (after *entry, err error) {
@@ -38,15 +38,15 @@ func cursorOf(text string) (after *entry, err error) {
 	return &entry{at: int64(n), id: id}, nil
 }
 
-// Records returns records, the newest first, and the cursor of those before them, "" if there are none. bucket "" is of all and of none. At most limit
-// of them, up to 1000. Two round trips.
+// Records returns up to limit records (at most 1000), the newest first, and the cursor of older ones, "" if there are none. An empty bucket means all
+// records, including those without a bucket. It takes two round trips.
 func (l *Log) Records(ctx context.Context, bucket, cursor string, limit int) (records []Record, next string, err error) {
 	after, err := cursorOf(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	if bucket != "" && !admission.ValidName(bucket) {
-		return nil, "", nil // there is none
+		return nil, "", nil // no bucket has such a name
 	}
 	limit = min(max(limit, 1), maxRecords)
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
@@ -72,7 +72,7 @@ func (l *Log) Records(ctx context.Context, bucket, cursor string, limit int) (re
 	return records, next, nil
 }
 
-// entries returns the entries of a list behind a cursor.
+// entries returns the entries of a list that follow a cursor.
 func (l *Log) entries(ctx context.Context, bucket string, after *entry, most int) ([]entry, error) {
 	list := "all"
 	if bucket != "" {
@@ -95,7 +95,7 @@ func (l *Log) entries(ctx context.Context, bucket string, after *entry, most int
 	return entries, nil
 }
 
-// texts returns what is stored of entries, nil of records that were removed meanwhile.
+// texts returns the stored texts of entries, nil for records that were removed meanwhile.
 func (l *Log) texts(ctx context.Context, entries []entry) ([]any, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -107,7 +107,7 @@ func (l *Log) texts(ctx context.Context, entries []entry) ([]any, error) {
 	return l.redis.HMGet(ctx, l.book.keys[1], ids...).Result()
 }
 
-// Fields of the head of a record: see lua/record_operation.lua.
+// Fields of the head of a record's text: see lua/record_operation.lua.
 const (
 	headFields  = 10
 	fieldTimes  = 7
@@ -115,7 +115,7 @@ const (
 	fieldCount  = 9
 )
 
-// read reads a record; there is none where it was removed for the sake of newer ones.
+// read parses a record. isThere is false if the record was removed in favour of newer ones.
 func read(stored any) (r Record, isThere bool) {
 	text, _ := stored.(string)
 	head, said, isThere := strings.Cut(text, "\n")
@@ -127,7 +127,7 @@ func read(stored any) (r Record, isThere bool) {
 		return r, false
 	}
 	r.Count, _ = strconv.ParseInt(fields[fieldCount], 10, 64)
-	if r.Count > 0 && (r.Outcome == Nothing || r.Outcome == Refused) { // its last part changed nothing, and those before have
+	if r.Count > 0 && (r.Outcome == Nothing || r.Outcome == Refused) { // the last part changed nothing, and earlier parts did
 		r.Outcome = Done
 	}
 	if r.Times, _ = strconv.ParseInt(fields[fieldTimes], 10, 64); r.Times > 1 {
