@@ -16,7 +16,7 @@ type Pause struct {
 type LastResponse struct {
 	Cause  string `json:"cause,omitempty"`  // why it is dead, one of the Cause constants
 	Status int    `json:"status,omitempty"` // HTTP status, 0 none
-	Reason string `json:"reason,omitempty"` // one word from a closed list
+	Reason string `json:"reason,omitempty"` // one word of a closed list
 	Detail string `json:"detail,omitempty"` // for people
 	Body   string `json:"body,omitempty"`   // the beginning of the answer
 }

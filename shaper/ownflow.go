@@ -27,8 +27,8 @@ func (OwnDelivery) String() string { return "(settings of a flow)" }
 // GoString withholds all of it.
 func (o OwnDelivery) GoString() string { return o.String() }
 
-// OwnBounds are the settings that one flow or one group has of its own, over those of all of its bucket. What is zero or nil is as for
-// all. Each is described once: the tag redis is its place in what Redis keeps, of numbers in the first line, and json its member in the API.
+// OwnBounds are the settings that one flow or group overrides. Zero or nil means the bucket's setting for all flows or groups. The tag redis is the
+// position in the text that Redis keeps (numbers are in its first line), and json the member in the API.
 type OwnBounds struct {
 	Rate  admission.Rate `setting:"rate,redis=0,change" json:"rate,omitzero" help:"departures, such as '5/s' or 100/m"`
 	Burst *int64         `setting:"burst,redis=2,change" json:"burst,omitempty" help:"'number' of departures that may leave at once after a quiet time"`

@@ -36,7 +36,7 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 		}
 		want := c.want()
 		if want == 0 {
-			timer.Reset(idleClaim) // a worker that becomes free wakes the loop
+			timer.Reset(idleClaim) // a freed worker wakes the loop
 			continue
 		}
 		// The first claims only measure the clock of Redis. If they were slow, slots converted by them could be early by half of a round trip. They

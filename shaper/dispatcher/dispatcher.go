@@ -1,9 +1,8 @@
-// Package dispatcher drains buckets at their rate and has workers deliver their jobs.
+// Package dispatcher drains buckets at their rate and makes workers deliver their jobs.
 //
-// A [Dispatcher] claims jobs together with their slots, the instants at which they may depart. It hands each job to
-// a worker at its slot, and settles the outcome. Any number of dispatchers share a bucket: the rate is that of
-// all of them. A claim is one round trip for many jobs; so is a settlement. When Redis is down, a dispatcher
-// sends what it has claimed and nothing else.
+// A [Dispatcher] claims jobs together with their slots, the instants at which they may depart. It hands each job to a worker at its slot, and settles
+// the outcome. Any number of dispatchers share a bucket and its rate. A claim is one round trip for many jobs; so is a settlement. When Redis is
+// down, a dispatcher sends only the jobs that it has claimed.
 package dispatcher
 
 import (
@@ -77,9 +76,8 @@ type Config struct {
 	ReloadRefused func() string
 }
 
-// Dispatcher drains buckets at their rate and has workers deliver. Any number
-// of dispatchers may drain the same buckets, in any number of processes: the
-// rate is that of all together, and there is no leader.
+// Dispatcher drains buckets at their rate and makes workers deliver. Any number of dispatchers, in any number of processes, may drain the same
+// buckets: they share the rate, and there is no leader.
 //
 // A busy dispatcher makes one round trip for all slots of half a horizon (10 to 100 ms), and one for all outcomes of that time. An idle one is woken
 // by Redis, and checks all of its buckets every 2 s in one round trip. While Redis is down it sends only claimed jobs; no permit outlives permit_ttl.

@@ -38,7 +38,7 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 	if r.Err() != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", c.Name, r.Err())
 	}
-	if c.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
+	if c.clock.observe(start, time.Now(), now) <= 0 { // otherwise the next script gets the step
 		c.stepped, c.steps = 0, steps
 	}
 	own := c.idle.left(slots, int64(want), now, horizon, c.interval())
@@ -56,7 +56,7 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 	if r.Err() != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", c.Name, r.Err())
 	}
-	// Also groups of which no flow is named: the claim puts them back where they belong.
+	// including groups without a named flow: the claim puts them back into the turn queue
 	return turns{flows: flows, slots: slots, own: own, groups: names, args: append(ofFlows, args...)}, next, nil
 }
 

@@ -15,9 +15,9 @@ const binsKept = 25
 
 // Counts holds the counts of a bucket in some time.
 type Counts struct {
-	Arrived  int64 `json:"arrived"`  // admitted jobs
-	Refused  int64 `json:"refused"`  // refused jobs
-	Departed int64 `json:"departed"` // requests that departed: a batch is one
+	Arrived  int64 `json:"arrived"`  // jobs that were let in
+	Refused  int64 `json:"refused"`  // jobs that were not
+	Departed int64 `json:"departed"` // requests that left: a batch is one
 	Failed   int64 `json:"failed"`   // attempts whose job is tried again, or is dead
 }
 

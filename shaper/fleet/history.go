@@ -14,7 +14,7 @@ import (
 
 // Point holds the counts of a bucket in five minutes.
 type Point struct {
-	At time.Time `json:"at"` // when the five minutes began
+	At time.Time `json:"at"` // when they began
 	Counts
 }
 

@@ -212,8 +212,8 @@ func (w *Watcher) tellAll(ctx context.Context, before *tally, s *Snapshot) {
 	}
 }
 
-// second returns the counts since the previous snapshot. A process that started before the watching began is left out until it sends each second: its
-// first difference would put five seconds of counts into one.
+// second returns the counts since the previous snapshot. A process that started before the watching began is left out until it sends its counts each
+// second. Otherwise its first difference would put five seconds of counts into one.
 func (t *tally) second(s *Snapshot) Second {
 	second := Second{At: s.Now.UTC().Truncate(Watched), Processes: len(s.Processes), Buckets: map[string]Counts{}}
 	if t.since.IsZero() {
