@@ -28,7 +28,7 @@ type GroupSettings struct {
 
 	Budgets Budgets `setting:"budgets,redis=budgets"` // as Bucket.Budgets, for each group
 
-	// ScheduledCapacity is as [Bucket.ScheduledCapacity], for each group; 0: the same as the group's Capacity.
+	// ScheduledCapacity is as [Bucket.ScheduledCapacity], for each group; 0: the effective Capacity of the group.
 	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity"`
 }
 

@@ -56,7 +56,7 @@ type JobInfo struct {
 	State    State
 	Attempts int // finished deliveries
 	Lost     int // other deliveries: held, lost with a dispatcher or lease, or before a redrive
-	Crashes  int // the consecutive last ones of Lost without an outcome
+	Crashes  int // how many of these were the last in a row, without an outcome between
 	Returned int // claims without a departure: most of their permits were void
 
 	// Position is how many of the current jobs depart from its flow first; -1 if it waits in no list. It is exact among the first thousand of its

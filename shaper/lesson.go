@@ -4,7 +4,7 @@ import "fmt"
 
 // Bounds of learned estimates.
 const (
-	MaxLessons      = 51 // per bucket: 50 subjects, plus one for all others. A caller can store no more than this leaves free
+	MaxLessons      = 51 // per bucket: 50 subjects, plus one for all others. A caller holds at most as many as are free
 	MaxSubjectBytes = 200
 	MaxLessonBytes  = 400
 )

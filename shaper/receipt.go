@@ -31,7 +31,7 @@ const (
 	ReasonScheduledFull Reason = "scheduled-full"
 	ReasonFlowFull      Reason = "flow-full"
 	ReasonGroupFull     Reason = "group-full"
-	ReasonTooManyFlows  Reason = "too-many-flows"   // this many flows or groups have jobs: no new flow or group is accepted
+	ReasonTooManyFlows  Reason = "too-many-flows"   // too many flows or groups have jobs: no new one is accepted
 	ReasonDeadFull      Reason = "dead-full"        // the bucket has as many dead letters as it may
 	ReasonShed          Reason = "shed"             // the bucket is too full for jobs of this priority
 	ReasonIdentity      Reason = "identity-missing" // a limit counts by something that the caller does not have
