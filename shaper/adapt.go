@@ -79,8 +79,8 @@ func (a Adapt) Validate() error {
 // Breaker configures when a scope whose downstream fails stops sending (Michael Nygard, "Release It!", 2007). The zero value never opens.
 type Breaker struct {
 	Failures int           `setting:"failures"` // consecutive failures that open it; 0: it never opens
-	OpenFor  time.Duration `setting:"open_for"` // until the first probe; doubled by each that fails
-	MaxOpen  time.Duration `setting:"max_open"` // between two probes at most
+	OpenFor  time.Duration `setting:"open_for"` // until the first probe; doubled by each failed probe
+	MaxOpen  time.Duration `setting:"max_open"` // at most, between two probes
 
 	// DisableAfter is how long the breaker of a flow must be open for a failed probe to disable the flow. A disabled flow sends nothing until an
 	// operator enables it: its waiting jobs become dead letters, and new ones are refused. 0: never. It applies where each flow is its own scope; a

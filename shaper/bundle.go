@@ -72,7 +72,7 @@ type BundleInfo struct {
 // Ended returns how many jobs of the bundle have ended.
 func (b *BundleInfo) Ended() int64 { return b.Done + b.Dead + b.Dropped + b.Cancelled }
 
-// BundleJSON is a [BundleInfo] in JSON, as the HTTP API answers it and as callbacks tell it.
+// BundleJSON is the JSON form of a [BundleInfo], in the HTTP API and in callbacks.
 type BundleJSON struct {
 	ID     string `json:"id"`
 	Bucket string `json:"bucket"`

@@ -104,7 +104,7 @@ func (r *JobResult) Deliveries() []JobAttempt {
 	return append(slices.Clone(r.Earlier), last)
 }
 
-// ResultJSON is a [JobResult] in JSON, as the HTTP API answers it and as callbacks tell it.
+// ResultJSON is the JSON form of a [JobResult], in the HTTP API and in callbacks.
 type ResultJSON struct {
 	ID     string `json:"id"`
 	Bucket string `json:"bucket"`

@@ -20,11 +20,11 @@ const (
 	maxDefinitionBytes = 96 << 10 // of the whole definition, as stored in Redis
 )
 
-// Schedule enqueues a job at the times of a cron line. Any number of dispatchers look after the schedules of their buckets, and exactly
-// one of them enqueues the job of a fire. The clock is that of Redis.
+// Schedule enqueues a job at the times of a cron line, by the clock of Redis. Any number of dispatchers may fire the schedules of their buckets;
+// exactly one of them enqueues the job of each fire.
 //
-// The limits of the bucket are not asked, as no caller sends the job. Its bounds hold: while the bucket is full the fire stays due,
-// until its job gets in or CatchUp gives it up.
+// The bucket's limits do not apply, as no caller sends the job. Its bounds do: while the bucket is full, the fire stays due until its job is enqueued
+// or CatchUp gives it up.
 type Schedule struct {
 	Name     string           `json:"name"`               // unique among all schedules of a configuration
 	Cron     string           `json:"cron"`               // see schedule.Parse
@@ -146,8 +146,8 @@ type ScheduleInfo struct {
 	Paused       time.Time   // since when; zero: not paused
 	PausedBy     string
 	PausedReason string
-	Blocked      string    // why the job of the fire that is due has not got in; "" it has, or none is due
-	Requested    time.Time // when an operator asked for a fire that has not been yet; zero: none did
+	Blocked      string    // why the job of the due fire was refused; "" it was not, or no fire is due
+	Requested    time.Time // when an operator requested a fire that is still pending; zero: none did
 	Last         time.Time // the last fire whose job was enqueued; zero: none
 	LastJob      string    // its id
 
@@ -173,7 +173,7 @@ type ScheduleOutcome string
 const (
 	ScheduleFired   ScheduleOutcome = "fired"   // its job was enqueued
 	ScheduleMissed  ScheduleOutcome = "missed"  // it was given up
-	ScheduleSkipped ScheduleOutcome = "skipped" // the job of the one before was unfinished
+	ScheduleSkipped ScheduleOutcome = "skipped" // the job of the previous fire was unfinished
 )
 
 // ScheduleOutcomes lists them.
@@ -183,14 +183,14 @@ func ScheduleOutcomes() []ScheduleOutcome {
 
 // ScheduleRun is the result of a fire, or of several consecutive ones that were missed.
 type ScheduleRun struct {
-	Fire    time.Time // when it was to be; of several the first
+	Fire    time.Time // its scheduled time; of several fires the first time
 	At      time.Time // when the result was decided
 	By      string    // the dispatcher that decided it
 	AskedBy string    // the operator that requested it; "": the schedule did
 	Outcome ScheduleOutcome
-	Job     string // the id of its job; of a skipped fire that of the unfinished one
+	Job     string // the id of its job; of a skipped fire the id of the unfinished job
 	Count   int64  // of consecutive missed fires; else 1
-	Jobs    int    // that the fire made: 1 of a fire that fired, else 0
+	Jobs    int    // made by the fire: 1 if it fired, else 0
 
 	JobState State // current state of that job, or StateForgotten; "" without a job
 

@@ -151,7 +151,7 @@ const (
 	ResultRetry                        // failed, worth another try
 	ResultDead                         // failed for good
 	ResultReturned                     // not sent: back to the head of the queue, no attempt counted
-	ResultHeld                         // the downstream named a time to wait for: back to the head, no attempt counted, see Outcome.RetryAfter
+	ResultHeld                         // the downstream asked to wait: back to the head, no attempt counted, see Outcome.RetryAfter
 	ResultDropped                      // failed for good, without a dead letter
 	ResultHandedOver                   // another process starts and settles it, see HandedOver
 )
