@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Scope is a flow, its group, their bucket or its pool. A hold, the adaptive rate and the circuit breaker belong to one of them, and so does
-// each [Blocker] of a job.
+// Scope is a flow, its group, their bucket or its pool. A hold, the adaptive rate, the circuit breaker and each [Blocker] of a job belong to a scope.
 type Scope string
 
-// The scopes. All but ScopeGroup are a scope of [Adapt].
+// The scopes. All but ScopeGroup are valid in [Adapt].
 const (
 	ScopeFlow   Scope = "flow"   // each flow has its own; in a bucket without flows, the bucket
 	ScopeGroup  Scope = "group"  // each group has its own
@@ -27,29 +26,29 @@ const (
 	MaxDisableAfter = 366 * 24 * time.Hour
 )
 
-// OnGone says what becomes of a flow whose receiver answers that it is gone (HTTP 410). The job is dead in any case.
+// OnGone says what happens to a flow whose receiver responds that it is gone (HTTP 410). The job is dead in any case.
 type OnGone string
 
-// What may become of it.
+// The values of OnGone.
 const (
-	GoneDisablesOwnURL OnGone = "own_url" // it is disabled if it has a URL of its own, and the job went there
+	GoneDisablesOwnURL OnGone = "own_url" // it is disabled if it has its own URL, and the job went there
 	GoneDisables       OnGone = "disable" // it is disabled
-	GoneIsIgnored      OnGone = "ignore"  // it goes on
+	GoneIsIgnored      OnGone = "ignore"  // nothing: the flow continues
 )
 
-// Adapt says how a bucket obeys what the downstream's answers say. The zero value obeys nothing. In a bucket without flows, a job
-// that names its own URL says nothing of the others: if its receiver asks to wait, it waits alone.
+// Adapt says how a bucket follows the downstream's responses. The zero value follows nothing. In a bucket without flows, the response to a job with
+// its own URL affects only that job.
 type Adapt struct {
 	Scope   Scope         `setting:"scope"`
-	Hold    bool          `setting:"hold"`     // whether a time that the downstream names holds for the whole scope
+	Hold    bool          `setting:"hold"`     // whether a wait that the downstream asks for holds the whole scope
 	MaxHold time.Duration `setting:"max_hold"` // the longest hold
-	// HoldAtZero says whether a 2xx that says that nothing of a rate limit remains, and when it is reset, holds the scope until then.
+	// HoldAtZero holds the scope until the reset, if a 2xx response reports that its rate limit has nothing remaining.
 	HoldAtZero bool `setting:"hold_at_zero"`
 
-	Floor int `setting:"floor,percent"` // percent of the configured rate below which the adaptive rate does not go, 1 to 100; 100 switches it off
+	Floor int `setting:"floor,percent"` // lower bound of the adaptive rate, in percent of the configured rate, 1 to 100; 100 switches it off
 }
 
-// ReasonNoneRemain is why a scope is held whose downstream accepts jobs, and says that nothing of its rate limit remains.
+// ReasonNoneRemain is the reason of a hold by HoldAtZero: the downstream accepts jobs, and reports that nothing of its rate limit remains.
 const ReasonNoneRemain = "none_remaining"
 
 // DefaultAdapt returns holds of an hour at most, a floor of 10 %, and the scope flow.
@@ -77,16 +76,15 @@ func (a Adapt) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Breaker says when a scope whose downstream does not work sends nothing (Michael Nygard, "Release It!", 2007). The zero value
-// never opens.
+// Breaker configures when a scope whose downstream fails stops sending (Michael Nygard, "Release It!", 2007). The zero value never opens.
 type Breaker struct {
-	Failures int           `setting:"failures"` // in a row that open it; 0 = it never opens
-	OpenFor  time.Duration `setting:"open_for"` // until the first probe; doubled by each that fails
-	MaxOpen  time.Duration `setting:"max_open"` // between two probes at most
+	Failures int           `setting:"failures"` // consecutive failures that open it; 0: it never opens
+	OpenFor  time.Duration `setting:"open_for"` // until the first probe; doubled by each failed probe
+	MaxOpen  time.Duration `setting:"max_open"` // at most, between two probes
 
-	// DisableAfter is how long the breaker of a flow is open before a probe that fails disables the flow: it sends
-	// nothing until an operator enables it, its waiting jobs become dead letters, and new ones are refused. 0: never. It holds
-	// where each flow is a scope of its own. A bucket without flows is never disabled.
+	// DisableAfter is how long the breaker of a flow must be open for a failed probe to disable the flow. A disabled flow sends nothing until an
+	// operator enables it: its waiting jobs become dead letters, and new ones are refused. 0: never. It applies where each flow is its own scope; a
+	// bucket without flows is never disabled.
 	DisableAfter time.Duration `setting:"disable_after"`
 
 	OnGone OnGone `setting:"on_gone"` // "" is GoneDisablesOwnURL

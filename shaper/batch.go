@@ -11,23 +11,23 @@ import (
 
 // Bounds of a batch.
 const (
-	MaxBatchSize  = 500 // a claim hands it out as a whole
+	MaxBatchSize  = 500 // a claim returns it as a whole
 	MaxBatchBytes = 1 << 20
 	MaxBatchWait  = time.Hour
 )
 
-// BatchSettings make several jobs of a flow one request: a batch. It takes one slot. The rate, quotas, the breaker and MaxInFlight
-// count requests; Capacity counts jobs. The zero value has each job leave alone.
+// BatchSettings make several jobs of a flow one request: a batch. It takes one slot. The rate, quotas, the breaker and MaxInFlight count requests;
+// Capacity counts jobs. With the zero value each job is sent alone.
 //
-// Jobs of a batch agree in URL, method and headers, the content type included and Trace Context excluded. A batch has the jobs that
-// follow each other in the order of the flow, up to the first job that does not agree. A job leaves alone if its method is GET or HEAD,
-// or if a process that had it in flight has crashed.
+// Jobs of a batch agree in URL, method and headers, including the content type and excluding Trace Context. A batch takes consecutive jobs of the
+// flow, up to the first one that does not agree. A job is sent alone if its method is GET or HEAD, or if a process crashed while it had the job in
+// flight.
 type BatchSettings struct {
 	MaxSize  int64 `setting:"max_size"`        // jobs, 1 to MaxBatchSize; 0: no batches
-	MaxBytes int64 `setting:"max_bytes,bytes"` // of payloads, up to MaxBatchBytes; one job may have more, and leaves alone
+	MaxBytes int64 `setting:"max_bytes,bytes"` // of payloads, up to MaxBatchBytes; a single job may have more, and is sent alone
 
-	// MaxWait is how long a job waits for other jobs of its batch: until MaxSize jobs wait, or their payloads are found to fill MaxBytes. A job that
-	// expires waits for half of that time at most. A delayed job and a retry have a time of their own, and do not wait. 0: no job waits.
+	// MaxWait is how long a job waits for other jobs of its batch: until MaxSize jobs wait, or their payloads fill MaxBytes. A job that expires waits
+	// at most half of the time until then. Delayed jobs and retries have a time of their own, and do not wait. 0: no job waits.
 	MaxWait time.Duration `setting:"max_wait"`
 }
 
@@ -49,31 +49,31 @@ func (s BatchSettings) validate() []error {
 
 // Batch is one delivery of jobs that agree: see [BatchSettings]. It has one permit.
 type Batch struct {
-	ID       string     // of this delivery: no other one has it, not even of the same jobs
-	Attempts []*Attempt // one for each job, one at least
+	ID       string     // of this delivery: never reused, not even for the same jobs
+	Attempts []*Attempt // one per job, at least one
 
-	// Fault is for the worker to set: what is wrong with an answer, apart from the outcomes. The dispatcher logs it.
+	// Fault is set by the worker if the response as a whole is invalid, whatever the outcomes. The dispatcher logs it.
 	Fault error
 }
 
 // Depart marks the departure of the batch: see [Attempt.Depart].
 func (b *Batch) Depart() error { return b.Attempts[0].Depart() }
 
-// BatchWorker is a [Worker] that delivers batches too. It gets every job of a bucket with batches by DeliverBatch, also a job that leaves
+// BatchWorker is a [Worker] that delivers batches too. In a bucket with batches it gets every job by DeliverBatch, including a job that is sent
 // alone. Only a job whose method is GET or HEAD goes to Deliver.
 type BatchWorker interface {
 	Worker
 
-	// DeliverBatch makes one attempt at a batch, and says how it ended for each job, in their order: see [Worker] for the rest.
-	// A job without an outcome is tried again. The batch is one request to the adaptive rate and the breaker: it was accepted if the
-	// signal of one outcome says so, else throttled, else failed. [ResultHandedOver] is no outcome of a batch.
+	// DeliverBatch makes one attempt at a batch, and returns one outcome per job, in their order: see [Worker] for the rest. A job without an outcome
+	// is tried again. To the adaptive rate and the breaker the batch is one request: accepted if any outcome's signal is, else throttled, else
+	// failed. [ResultHandedOver] is no valid outcome here.
 	DeliverBatch(ctx context.Context, batch *Batch) []Outcome
 }
 
 // GoesAlone reports whether a job of that method is never in a batch: a request without a body carries no items.
 func GoesAlone(method string) bool { return method == "GET" || method == "HEAD" }
 
-// Agreement is what jobs of a batch have in common, as text: "" of a job that names nothing of its own.
+// Agreement returns the properties that jobs of a batch share, as text; "" for a job that names none of its own.
 func Agreement(url, method string, headers map[string][]string) string {
 	if method == "POST" {
 		method = ""
@@ -110,7 +110,7 @@ func (a *Attempt) Trace() map[string]string {
 	return trace
 }
 
-// Common returns an attempt that stands for the batch: its id, what the jobs agree in, and the permit. It has no payload.
+// Common returns an attempt that represents the batch: its id, the shared properties of its jobs, and the permit. It has no payload.
 func (b *Batch) Common() *Attempt {
 	common := *b.Attempts[0]
 	common.ID, common.Payload, common.Number = b.ID, nil, 1

@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// Blocker is one thing that keeps a job from leaving: a reason, and the scope that has it. Its text is one word for programs, such as
-// "flow-paused".
+// Blocker is one cause that holds a job back: a scope and a reason. Its text is one word for programs, such as "flow-paused".
 type Blocker struct {
 	Scope  Scope
 	Reason BlockReason
 }
 
-// BlockReason says why a scope keeps a job from leaving.
+// BlockReason is why a scope holds a job back.
 type BlockReason string
 
 // The reasons.
@@ -20,22 +19,22 @@ const (
 	BlockPaused       BlockReason = "paused"        // an operator paused the scope
 	BlockClosed       BlockReason = "closed"        // the bucket is outside of its drain windows
 	BlockDisabled     BlockReason = "disabled"      // the flow is disabled: its jobs become dead letters
-	BlockMissing      BlockReason = "missing"       // the flow has to exist, and does not: see FlowSettings.MustExist
-	BlockAhead        BlockReason = "ahead"         // other jobs of its flow leave first
-	BlockPace         BlockReason = "pace"          // of a bucket: the job is next of its flow and waits for its slot; else the rate of the scope
+	BlockMissing      BlockReason = "missing"       // the flow must exist, and does not: see FlowSettings.MustExist
+	BlockAhead        BlockReason = "ahead"         // other jobs of its flow depart first
+	BlockPace         BlockReason = "pace"          // of a bucket: the job is the next of its flow and waits for its slot; else the rate of the scope
 	BlockNotBefore    BlockReason = "not-before"    // the job is delayed
 	BlockBackoff      BlockReason = "backoff"       // an attempt failed, and the next one is not due
-	BlockLastChance   BlockReason = "last-chance"   // the job goes alone, and another such job is in flight
-	BlockReturned     BlockReason = "returned"      // the job was claimed again and again, and its permits came back unused
+	BlockLastChance   BlockReason = "last-chance"   // the job is sent alone, and another such job is in flight
+	BlockReturned     BlockReason = "returned"      // the job was claimed repeatedly, and its permits were returned unused
 	BlockMaxInFlight  BlockReason = "max-in-flight" // the scope has as many requests in flight as it may
-	BlockQuota        BlockReason = "quota"         // as many jobs left the scope in a window as a quota allows
+	BlockQuota        BlockReason = "quota"         // the departures of the scope have used up a quota
 	BlockBudget       BlockReason = "budget"        // what the job reserves does not fit into a budget of the scope yet
-	BlockHeld         BlockReason = "held"          // the downstream of the scope named a time to wait for
+	BlockHeld         BlockReason = "held"          // the downstream of the scope asked to wait
 	BlockBreakerOpen  BlockReason = "breaker-open"  // the circuit breaker of the scope is open or half-open
 	BlockAdaptivePace BlockReason = "adaptive-pace" // the downstream of the scope asks for less than its rate
 )
 
-// blockers are the reasons that each scope can have.
+// blockers lists the reasons of each scope.
 var blockers = []struct {
 	scope   Scope
 	reasons []BlockReason
@@ -59,7 +58,7 @@ func BlockerWords() []string {
 	return words
 }
 
-// String is the reason of a bucket, and the scope before the reason of any other scope. The quota of a flow is told as that of its bucket:
+// String returns the reason alone for a bucket, and the scope and the reason for any other scope. The quota of a flow reads like its bucket's:
 // clients know one word for both.
 func (b Blocker) String() string {
 	if b.Scope == ScopeBucket || b == (Blocker{ScopeFlow, BlockQuota}) {
@@ -68,10 +67,10 @@ func (b Blocker) String() string {
 	return string(b.Scope) + "-" + string(b.Reason)
 }
 
-// MarshalText has JSON show the word.
+// MarshalText writes the word of String.
 func (b Blocker) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
-// UnmarshalText reads the word of an answer. A word that this version does not know is a reason of a bucket.
+// UnmarshalText reads the word of String. A word that this version does not know is a reason of a bucket.
 func (b *Blocker) UnmarshalText(text []byte) error {
 	*b = Blocker{ScopeBucket, BlockReason(text)}
 	for _, of := range blockers {

@@ -16,17 +16,16 @@ const (
 	MaxConcurrency  = 100_000
 	MaxBurst        = 1_000_000
 	MaxPermitTTL    = 10 * time.Second
-	defaultInFlight = 256             // where the bucket does not know how long a delivery takes
-	leastInFlight   = 16              // where it does
-	minPermitTTL    = 5 * time.Second // of the automatic one
+	defaultInFlight = 256             // if it is unknown how long a delivery takes
+	leastInFlight   = 16              // if it is known
+	minPermitTTL    = 5 * time.Second // the least automatic one
 	MaxDedupeWindow = 31 * 24 * time.Hour
 	MaxPayloadLimit = 8 << 20
 
-	MaxBurstTime = 366 * 24 * time.Hour // for a burst to be there again; keeps the scripts' sums exact
+	MaxBurstTime = 366 * 24 * time.Hour // until a burst is available again; keeps the sums of the scripts exact
 )
 
-// Bucket is a bounded queue that leaks at a fixed rate: the leaky bucket.
-// It is a description; the jobs and the pace are in Redis.
+// Bucket is a bounded queue that leaks at a fixed rate: the leaky bucket. It is a description; the jobs and the pacer are in Redis.
 type Bucket struct {
 	Name string `setting:"name"` // matches ^[a-z0-9][a-z0-9_.-]{0,62}$
 
@@ -41,103 +40,94 @@ type Bucket struct {
 	Burst int64          `setting:"burst,redis=burst,change" help:"'number' of departures that may leave at once after a quiet time"`
 
 	Capacity          int64 `setting:"capacity,redis=capacity,change" help:"'number' of unfinished jobs at most"`                                // unfinished jobs (waiting, in flight, retrying) that came without a delay
-	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity,change" help:"'number' of jobs for later at most"`             // unfinished jobs that came with one, until they are redriven
-	MaxInFlight       int64 `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, over all dispatchers"` // requests at a time, over all dispatchers: a job is one, or a batch. 0: see [Bucket.EffectiveMaxInFlight]
+	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity,change" help:"'number' of jobs for later at most"`             // unfinished jobs that were enqueued with a delay, until they are redriven
+	MaxInFlight       int64 `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, over all dispatchers"` // concurrent requests (a job or a batch), over all dispatchers; 0: see [Bucket.EffectiveMaxInFlight]
 
-	// DeliveryTimeout is how long a delivery may take, 0 if that is not known. A MaxInFlight of 0 follows it.
+	// DeliveryTimeout is how long a delivery may take, 0 if unknown. With a MaxInFlight of 0, the effective one is derived from it.
 	DeliveryTimeout time.Duration `setting:"-"`
 
-	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and
-	// the bytes of their ids, payloads, headers and last responses. A DeadCapacity of 0 is ten times
-	// Capacity, a DeadBytes of 0 is no bound. Jobs that are in may always become dead
-	// letters, so these may pass the bounds by as many; WhenDeadFull says what happens then. Of several callers each one is
-	// refused above its share, so that no caller keeps others out: all of them have less than three times the bounds.
+	// DeadCapacity and DeadBytes bound the dead letters that the bucket keeps: their number, and the bytes of their ids, payloads, headers and last
+	// responses. A DeadCapacity of 0 is ten times Capacity, a DeadBytes of 0 is no bound. Every job of the bucket may become a dead letter, so the
+	// bounds may be exceeded by the number of its jobs; WhenDeadFull says what happens then. With several callers, each one is refused above its own
+	// share, so that none keeps the others out. All callers together have less than three times the bounds.
 	DeadCapacity int64        `setting:"dead_capacity,redis=dead_capacity"`
 	DeadBytes    int64        `setting:"dead_bytes,bytes,redis=dead_max_bytes"`
 	DeadWarn     int64        `setting:"dead_warn,redis=dead_warn,change" help:"'number' of dead letters above which operators are told; 0: none"` // see EventDeadLetters
 	WhenDeadFull WhenDeadFull `setting:"when_dead_full"`
 
-	// DeadRetention is how long a dead letter is kept before a dispatcher drops it; 0 is for ever.
+	// DeadRetention is how long a dead letter is kept before a dispatcher drops it; 0 means forever.
 	DeadRetention time.Duration `setting:"dead_retention,redis=dead_retention"`
 
-	// Quotas are up to MaxQuotas windows that departures obey beside the rate: at most
-	// Count slots, retries and those that were given back included, lie in any window of
-	// length Per, by the clock of Redis. Slots keep to a window that is a 50th longer, by
-	// 11 s at most: so the receiver counts no more than Count in Per either, though calls take different times
-	// to reach it. Count is at most MaxQuotaCount, Per at most MaxDedupeWindow. Departures from before a quota was set count only as far as an
-	// older one had them remembered.
+	// Quotas are up to MaxQuotas sliding windows, in addition to the rate. Any window of length Per, by the clock of Redis, has at most Count slots,
+	// including retries and returned permits. Slots obey a window that is 2 % longer (at most 11 s). So the receiver counts at most Count in Per too,
+	// although requests take different times to reach it. Count is at most MaxQuotaCount, Per at most MaxDedupeWindow. A new quota counts earlier
+	// departures only if a previous quota recorded them.
 	Quotas []admission.Rate `setting:"quotas,redis=quotas"`
 
-	// Budgets bound what departures cost. BudgetBurst is how much of a budget of at most an hour may leave at once after a quiet time,
-	// percent: 100 spreads nothing. Of the flows' and the groups' budgets too. DefaultReservation is what a job reserves of a unit that it
-	// does not name, at most the budget.
+	// Budgets bound what departures cost. BudgetBurst is the percentage of a budget of at most an hour that may be used at once after a quiet time:
+	// 100 spreads nothing. It also holds for the budgets of flows and groups. DefaultReservation is what a job reserves of a unit that it does not
+	// name, at most the budget.
 	Budgets            Budgets `setting:"budgets,redis=budgets,change" help:"what departures cost at most in any window of that length, 'amounts' such as '90000 tokens/m, 2000000 tokens/d'; none: no budget"`
 	BudgetBurst        int64   `setting:"budget_burst,percent,redis=budget_burst"`
 	DefaultReservation int64   `setting:"default_reservation,redis=default_reservation"`
-	PartBudgets        bool    `setting:"-"` // some flow or group has budgets of its own. A client reads that in Redis; what a configuration says is ignored
+	PartBudgets        bool    `setting:"-"` // some flow or group has its own budgets; a client reads this from Redis, and the configuration's value is ignored
 
-	// PriorityAging is how much later a job may have come than one of the next lower
-	// priority and still leave before it. So low is never starved: a job of priority low
-	// leaves before any that came more than 3·PriorityAging after it. With 0 they leave
-	// in the order in which they came. All this is among those that wait in the lists of
-	// one flow, or of a bucket without flows; delayed jobs and retries that are due leave
-	// before them.
+	// PriorityAging is how much later than a job of the next lower priority a job may be enqueued, and still depart before it. So low priority is
+	// never starved: a job of priority low departs before any job enqueued more than 3·PriorityAging after it. With 0 jobs depart in the order in
+	// which they were enqueued. This holds among the jobs in the lists of one flow, or of a bucket without flows. Delayed jobs and retries that are
+	// due depart before them.
 	PriorityAging time.Duration `setting:"priority_aging,redis=aging"`
 
-	// Flow, if not nil, parts the bucket into flows.
+	// Flow, if not nil, divides the bucket into flows.
 	Flow *FlowSettings `setting:"flow"`
 
 	// Group, if not nil, puts the flows into groups. It needs Flow.
 	Group *GroupSettings `setting:"group,redis=group_"`
 
-	// Pool, if not nil, is what the bucket shares with others. It cannot change while the
-	// bucket holds jobs.
+	// Pool, if not nil, holds the limits that the bucket shares with others. It cannot change while the bucket holds jobs.
 	Pool *Pool `setting:"-"`
 
-	// Weight is the bucket's share of its pool, 1 to MaxWeight: of two that both have
-	// work, one of weight 3 gets three slots for each of one of weight 1. A bucket without work
-	// leaves its slots to the others.
+	// Weight is the bucket's share of its pool, 1 to MaxWeight. If two buckets have work, one of weight 3 gets three slots for each slot of one of
+	// weight 1. A bucket without work passes its slots to the others.
 	Weight int64 `setting:"weight,redis=weight"`
 
 	Shed   Shed              `setting:"shed,optional"` // how full the bucket may be for jobs of each priority
-	Limits []admission.Limit `setting:"-"`             // asked at enqueue, all or nothing
+	Limits []admission.Limit `setting:"-"`             // checked at enqueue, all or nothing
 
 	DedupeWindow time.Duration `setting:"dedupe_window,redis=dedupe_window"`   // how long the id of a settled job is remembered
-	DedupeMax    int64         `setting:"dedupe_max,redis=dedupe_max"`         // how many of them at most
+	DedupeMax    int64         `setting:"dedupe_max,redis=dedupe_max"`         // how many such ids at most
 	PermitTTL    time.Duration `setting:"permit_ttl"`                          // how long after its slot a job may depart; 0: see [Bucket.EffectivePermitTTL]
 	MaxPayload   int64         `setting:"max_payload,bytes,redis=max_payload"` // bytes
 
 	Retry   RetryPolicy `setting:"retry"`
-	Adapt   Adapt       `setting:"adapt"`   // what the answers of the downstream change
+	Adapt   Adapt       `setting:"adapt"`   // how responses of the downstream change the pace
 	Breaker Breaker     `setting:"breaker"` // of the scope of Adapt
 
 	// Batch makes several jobs of a flow one request. It needs a [BatchWorker].
 	Batch BatchSettings `setting:"batch,optional"`
 
-	Results   ResultSettings `setting:",squash"` // what is kept of the answers
-	Callbacks Callbacks      `setting:"-"`       // where outcomes are told
+	Results   ResultSettings `setting:",squash"` // which responses are kept
+	Callbacks Callbacks      `setting:"-"`       // where outcomes are sent
 
-	// Events are the kinds that are noted for the hooks of dispatchers, 1000 events of a kind and flow at most at a time; none
-	// without any. Without a dispatcher that has hooks they stay there.
+	// Events are the types that are recorded for the hooks of dispatchers; without any, nothing is recorded. At most 1000 events of a type and flow
+	// are kept at a time, until a dispatcher with hooks delivers them.
 	Events []Event `setting:"-"`
 
-	// Schedules enqueue jobs into the bucket at their times. They are written with the other settings.
+	// Schedules enqueue jobs into the bucket at their times. They are stored with the other settings.
 	Schedules []Schedule `setting:"-"`
 
-	// Drain, if not nil, has the bucket leak only in its windows, or when an operator drains it. Calendar gives it other rates at
-	// other hours; an override of the rate goes before it.
+	// Drain, if not nil, makes the bucket leak only in its delivery windows, or when an operator drains it. Calendar gives it other rates at other
+	// times of day; an override of the rate takes precedence.
 	Drain    *schedule.Drain `setting:"drain"`
 	Calendar []CalendarLine  `setting:"calendar"`
 
-	// Revision orders configurations: one with a lower revision than the
-	// bucket's in Redis obeys that and changes nothing.
+	// Revision orders configurations: a process whose revision is lower than the bucket's in Redis obeys the settings there, and changes nothing.
 	Revision int64 `setting:"-"`
 }
 
-// Shed says at how many percent of a bucket's capacity jobs of a priority are
-// refused, 1 to 100, so that there is room for those that matter more. Jobs of
-// priority critical get in as long as there is room at all. Jobs that are
-// scheduled for later have a bound of their own and are not shed.
+// Shed is how full, in per cent of its capacity (1 to 100), a bucket may be before jobs of a priority are refused. That leaves room for more
+// important jobs. Jobs of priority critical are accepted as long as there is room at all. Jobs scheduled for later have their own bound and are not
+// shed.
 type Shed struct {
 	Low    int64 `setting:"low,redis=shed_low,change" help:"'percent' of the capacity at which jobs of priority low are refused"`
 	Normal int64 `setting:"normal,redis=shed_normal,change" help:"the same 'percent' for priority normal"`
@@ -147,10 +137,10 @@ type Shed struct {
 // NoShedding lets jobs of every priority fill the bucket.
 var NoShedding = Shed{Low: 100, Normal: 100, High: 100}
 
-// WhenDeadFull says what happens while a bucket has as many dead letters as it may.
+// WhenDeadFull says what happens once a bucket has as many dead letters as it may.
 type WhenDeadFull string
 
-// What may happen then.
+// The values of WhenDeadFull.
 const (
 	RefuseJobs     WhenDeadFull = "refuse"      // new jobs are refused ([ReasonDeadFull])
 	DropOldestDead WhenDeadFull = "drop_oldest" // the oldest dead letters are dropped, within seconds, and counted
@@ -182,10 +172,9 @@ func DefaultBucket() Bucket {
 	}
 }
 
-// EffectivePermitTTL is PermitTTL, or, where that is 0, half an interval, at
-// least 5 s and at most 10 s: time to connect to a far receiver, once more after a lost packet.
-// A delivery that does not even begin within 12 ms of its slot, or half an interval where that
-// is more, gives its permit back earlier.
+// EffectivePermitTTL returns PermitTTL. If that is 0, it returns half an interval, at least 5 s and at most 10 s: time to connect to a far receiver,
+// and once more after a lost packet. A delivery that doesn't begin within 12 ms of its slot, or half an interval if that is more, returns its permit
+// earlier.
 func (b Bucket) EffectivePermitTTL() time.Duration {
 	if b.PermitTTL != 0 {
 		return b.PermitTTL
@@ -249,7 +238,7 @@ func (b *Bucket) validateLeak(f *faults) {
 	}
 }
 
-// validateBounds checks which jobs get in, and how many.
+// validateBounds checks which jobs are accepted, and how many.
 func (b *Bucket) validateBounds(f *faults) {
 	f.inRange("capacity", b.Capacity, 1, MaxCapacity)
 	f.inRange("scheduled_capacity", b.ScheduledCapacity, 0, MaxCapacity)
@@ -276,7 +265,7 @@ func (b *Bucket) validateBounds(f *faults) {
 	}
 }
 
-// validateDead checks what is kept of dead letters, and what is told.
+// validateDead checks the settings of dead letters and events.
 func (b *Bucket) validateDead(f *faults) {
 	f.inRange("dead_capacity", b.DeadCapacity, 0, 10*MaxCapacity)
 	f.inRange("dead_bytes", b.DeadBytes, 0, MaxDeadBytes)
@@ -316,6 +305,5 @@ func (b *Bucket) validateParts(f *faults) {
 	}
 }
 
-// DefaultTimeout bounds a call to Redis where no other is given, resends
-// after a lost reply included.
+// DefaultTimeout bounds a call to Redis where no other timeout is given, including resends after a lost reply.
 const DefaultTimeout = 1500 * time.Millisecond

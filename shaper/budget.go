@@ -20,25 +20,25 @@ const (
 	MaxBudgetAmount = math.MaxInt32
 	MinBudgetWindow = time.Second
 
-	// DefaultBudgetBurst is the percentage of a budget that may leave at once after a quiet time.
+	// DefaultBudgetBurst is the percentage of a budget that may be used at once after a quiet time.
 	DefaultBudgetBurst = 20
 
-	MaxUnits     = 8  // that a job names
-	maxUnitBytes = 32 // of a unit's name
+	MaxUnits     = 8  // that a job may name
+	maxUnitBytes = 32 // of the name of a unit
 )
 
-// Units that budgets know. Any other word is a unit of the caller's own.
+// Predefined units. Callers may use any other word as a unit of their own.
 const (
 	UnitInput  = "input"
 	UnitOutput = "output"
 	UnitTokens = "tokens" // input and output together
 )
 
-// Units are amounts by unit, such as what a job reserves of budgets: {"input": 1200, "output": 400}. UnitTokens is the sum of UnitInput and
-// UnitOutput, and what it says itself.
+// Units are amounts by unit, such as what a job reserves of budgets: {"input": 1200, "output": 400}. The amount of UnitTokens is its own entry plus
+// UnitInput and UnitOutput.
 type Units map[string]int64
 
-// Of is the amount of a unit. named is false where the units say nothing of it.
+// Of returns the amount of a unit. named is false if the units do not name it.
 func (u Units) Of(unit string) (amount int64, named bool) {
 	amount, named = u[unit]
 	if unit == UnitTokens {
@@ -50,7 +50,7 @@ func (u Units) Of(unit string) (amount int64, named bool) {
 	return amount, named
 }
 
-// String is "input:1200,output:400", the units in the order of their names.
+// String returns a text such as "input:1200,output:400", sorted by unit.
 func (u Units) String() string {
 	var b strings.Builder
 	for i, unit := range slices.Sorted(maps.Keys(u)) {
@@ -62,7 +62,7 @@ func (u Units) String() string {
 	return b.String()
 }
 
-// ParseUnits reads what [Units.String] writes. What cannot be read is left out.
+// ParseUnits parses the text of [Units.String]. It skips what it cannot parse.
 func ParseUnits(text string) Units {
 	units := Units{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -74,7 +74,7 @@ func ParseUnits(text string) Units {
 	return units
 }
 
-// Validate reports the first fault.
+// Validate returns the first fault, or nil.
 func (u Units) Validate() error {
 	if len(u) > MaxUnits {
 		return fmt.Errorf("%d units: want at most %d", len(u), MaxUnits)
@@ -90,19 +90,19 @@ func (u Units) Validate() error {
 	return nil
 }
 
-// Budgets bound what departures cost in sliding windows, such as "90000 tokens/m": up to [MaxBudgets]. When a slot is handed out, the
-// charges in the window, this one and slots already given for later included, are at most the budget. A charge is what the job reserves
-// until it is settled, then what it used ([Outcome.Used]). So a budget is passed by reservations that were too low only, and then nothing
-// departs until it fits. A window counts as a 50th longer, by 11 s at most, as that of a quota, and in 100 slices: about 3 % of a budget
-// stay unused. A budget of at most an hour is spread over its window, see [Bucket.BudgetBurst].
+// Budgets bound what departures cost in sliding windows, such as "90000 tokens/m": up to [MaxBudgets]. When a slot is handed out, the charges in the
+// window are at most the budget, including this one and slots already handed out for later. A charge is the job's reservation until it is settled,
+// then its actual usage ([Outcome.Used]). So a budget is exceeded only if reservations were too low; then nothing departs until it fits. Like a
+// quota's, a window is 2 % longer (at most 11 s). It has 100 slices: about 3 % of a budget go unused. A budget of at most an hour is spread over its
+// window, see [Bucket.BudgetBurst].
 //
-// A changed amount keeps what was charged, and so does a changed window; a new budget knows nothing of before.
+// A changed amount or window keeps the recorded charges; a new budget starts empty.
 type Budgets []admission.Rate
 
-// noBudgets says that there are none.
+// noBudgets is the text of an empty list.
 const noBudgets = "none"
 
-// String is "90000 tokens/m, 2000000 tokens/d", and "none" of no budgets.
+// String returns a text such as "90000 tokens/m, 2000000 tokens/d", or "none" for an empty list.
 func (budgets Budgets) String() string {
 	texts := make([]string, len(budgets))
 	for i, budget := range budgets {
@@ -111,10 +111,10 @@ func (budgets Budgets) String() string {
 	return cmp.Or(strings.Join(texts, ", "), noBudgets)
 }
 
-// MarshalText writes what [Budgets.String] says.
+// MarshalText writes the text of [Budgets.String].
 func (budgets Budgets) MarshalText() ([]byte, error) { return []byte(budgets.String()), nil }
 
-// UnmarshalText reads what [Budgets.String] says. It reports a text that is none, and not what [Bucket.Validate] reports.
+// UnmarshalText reads the text of [Budgets.String]. It checks only the syntax; [Bucket.Validate] checks the values.
 func (budgets *Budgets) UnmarshalText(text []byte) error {
 	list := Budgets{}
 	if string(text) == noBudgets {
@@ -161,13 +161,13 @@ func (budgets Budgets) validate(key string) []error {
 	return errs
 }
 
-// HasBudgets reports whether the bucket has budgets, its flows, its groups, one of these, or its pool.
+// HasBudgets reports whether there are budgets in the bucket, its flows, its groups, a single flow or group, or its pool.
 func (b *Bucket) HasBudgets() bool {
 	return b.PartBudgets || len(b.Budgets) > 0 || b.Flow != nil && len(b.Flow.Budgets) > 0 || b.Group != nil && len(b.Group.Budgets) > 0 ||
 		b.Pool != nil && len(b.Pool.Budgets) > 0
 }
 
-// validateBudgets checks the budgets of the bucket, and what holds for those of its flows and groups too.
+// validateBudgets checks the budgets of the bucket, and the settings that apply to its flows and groups too.
 func (b *Bucket) validateBudgets() []error {
 	var f faults
 	f.inRange("budget_burst", b.BudgetBurst, 0, 100)
@@ -178,18 +178,18 @@ func (b *Bucket) validateBudgets() []error {
 	return append(b.Budgets.validate("budgets"), f.errs...)
 }
 
-// BudgetUse is a budget with what is charged to it. See [Budgets] for the window.
+// BudgetUse is a budget with its charges. See [Budgets] for the window.
 type BudgetUse struct {
 	Budget  admission.Rate
-	Charged int64     // in the window until now: reservations of jobs that are not settled, and what the others used
+	Charged int64     // in the window until now: reservations of unsettled jobs, and actual usage of the others
 	Open    int64     // of that, reserved by jobs that are not settled
-	Frees   time.Time // when it lets the job leave, or one that reserves as much as the last ones did, by the clock of Redis; zero: now
+	Frees   time.Time // when it permits the departure of the job, or of a job that reserves as much as the last ones, by the clock of Redis; zero: now
 }
 
-// Free is how much of the budget is left.
+// Free returns how much of the budget is left.
 func (b BudgetUse) Free() int64 { return max(b.Budget.Count-b.Charged, 0) }
 
-// HoldingBudget returns the budget that holds a departure longest; nil if none does.
+// HoldingBudget returns the budget that holds a departure back longest; nil if none does.
 func HoldingBudget(uses []BudgetUse, now time.Time) *BudgetUse {
 	var longest *BudgetUse
 	for i := range uses {

@@ -7,25 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// Bundle is a number of jobs of a bucket whose end is told once: when all of them have ended, done, dead, dropped or cancelled. It is
-// opened before the first of its jobs is enqueued; each job names it ([Job.Bundle]). It has finished when as many of its jobs as its Size have
-// ended. A dead letter has ended; when it is redriven, its next end takes the place of that in the counts, and nothing is told again.
+// Bundle is a set of jobs of a bucket with one callback, sent when all of them have finished: done, dead, dropped or cancelled. It is opened before
+// the first of its jobs is enqueued; each job names it ([Job.Bundle]). It has finished when as many jobs as its Size have ended. A dead letter has
+// ended. When it is redriven, its next end replaces the previous one in the counts, and no second callback is sent.
 //
-// A bucket keeps a bundle for seven days after its last change, and 10,000 of them at most. One caller alone has half of them, and two
-// that want all have a third each.
+// A bucket keeps a bundle for seven days after its last change, and at most 10,000 bundles. A single caller may have half of them; two callers that
+// fill their shares have a third each.
 type Bundle struct {
-	// ID names the bundle within its bucket, as that of a job names a job.
+	// ID names the bundle within its bucket.
 	ID string
 
-	// Size is how many jobs the bundle has, if that is known; else 0, and another call says it later. Jobs that are refused or are there
-	// already are no further ones.
+	// Size is how many jobs the bundle has; 0 if a later call sets it. Refused jobs and duplicates don't count as further jobs.
 	Size int64
 
-	// CallbackURL is where the end is told, if the bucket has [Callbacks]; empty means the URL of these, and without any the bundle is
-	// only there to look at.
+	// CallbackURL receives the callback, if the bucket has [Callbacks]. Empty means the URL of these. Without any URL, the bundle can only be
+	// inspected.
 	CallbackURL string
 
-	// Caller is whose bundle it is: jobs of other callers cannot be in it. "" is no caller.
+	// Caller is the owner of the bundle: jobs of other callers cannot be in it. "" is no caller.
 	Caller string
 }
 
@@ -55,25 +54,25 @@ func (b *Bucket) CheckBundle(bundle *Bundle) error {
 	return errors.Join(append(errs, b.Callbacks.Check(b.Name, &Job{CallbackURL: bundle.CallbackURL}))...)
 }
 
-// BundleInfo is what is known of a [Bundle].
+// BundleInfo is a [Bundle] with its state.
 type BundleInfo struct {
 	ID     string
 	Bucket string
 	Owner  Owner // its caller
 	Size   int64 // 0: not known yet
 
-	Done, Dead, Dropped, Cancelled int64 // jobs of it that ended so
+	Done, Dead, Dropped, Cancelled int64 // its jobs that ended this way
 
 	CallbackURL string
 
-	// By the clock of Redis. Finished is zero as long as the bundle has not.
+	// By the clock of Redis. Finished is zero until the bundle has finished.
 	Opened, Changed, Finished time.Time
 }
 
-// Ended is how many jobs of the bundle have ended.
+// Ended returns how many jobs of the bundle have ended.
 func (b *BundleInfo) Ended() int64 { return b.Done + b.Dead + b.Dropped + b.Cancelled }
 
-// BundleJSON is a [BundleInfo] in JSON, as the HTTP API answers it and as callbacks tell it.
+// BundleJSON is the JSON form of a [BundleInfo], in the HTTP API and in callbacks.
 type BundleJSON struct {
 	ID     string `json:"id"`
 	Bucket string `json:"bucket"`
@@ -95,7 +94,7 @@ type BundleJSON struct {
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
 
-// JSON is the bundle as JSON has it.
+// JSON returns the bundle in its JSON form.
 func (b *BundleInfo) JSON() *BundleJSON {
 	return &BundleJSON{
 		ID: b.ID, Bucket: b.Bucket, Size: b.Size, Ended: b.Ended(), Done: b.Done, Dead: b.Dead, Dropped: b.Dropped, Cancelled: b.Cancelled,

@@ -7,24 +7,24 @@ import (
 	"net/url"
 )
 
-// Callbacks say how a bucket tells what became of its jobs. A callback is a job of another bucket, whose payload is the outcome: the JSON
-// of [JobResult] with a type and a time. It is written together with the end of the job, it waits while the other bucket is full, and
-// it is never dropped. Callbacks that wait count against the capacity of the bucket, and of the flow and the group of the job.
+// Callbacks configure how a bucket reports the outcomes of its jobs. A callback is a job of another bucket. Its payload is the outcome: the JSON of
+// [JobResult] with a type and a time. It is stored together with the end of the job, waits while the other bucket is full, and is never dropped.
+// Waiting callbacks count against the capacity of the bucket, and of the job's flow and group.
 type Callbacks struct {
-	// Bucket delivers them. It makes no callbacks itself. "": there are none, and no job may name a URL.
+	// Bucket delivers the callbacks. It makes no callbacks itself. "": there are none, and no job may name a URL.
 	Bucket string
 
-	// URL and FailureURL are those of jobs that do not name their own: see [Job].
+	// URL and FailureURL are for jobs that do not name their own: see [Job].
 	URL        string
 	FailureURL string
 
-	// Origins are where the URLs of jobs may point, such as "https://acme.example"; AnyOrigin stands for all. The origins of URL and
-	// FailureURL are always allowed. Without any, a job may name no other: a callback is signed with the secrets of the bucket that
-	// delivers it, and the caller of the job may not be for that bucket.
+	// Origins are where the URLs of jobs may point, such as "https://acme.example"; AnyOrigin allows all. The origins of URL and FailureURL are
+	// always allowed. Without Origins, a job may name no other: callbacks are signed with the secrets of the delivering bucket, which the caller of
+	// the job may not be allowed to use.
 	Origins []string
 
-	// MaxPayload is how many bytes a callback may have. The body of an answer is cut to that, and the callback says so. 0 means
-	// MaxPayload of [DefaultBucket]; more than the other bucket takes would never get in.
+	// MaxPayload is the size of a callback in bytes. The response body is cut to fit, and the callback says so. 0 means MaxPayload of
+	// [DefaultBucket]. A callback of more bytes than the other bucket accepts would never be enqueued.
 	MaxPayload int64
 }
 
@@ -34,11 +34,11 @@ const AnyOrigin = "*"
 // Bounds of callbacks.
 const (
 	MaxCallbackURL     = 2048     // bytes
-	MinCallbackPayload = 16 << 10 // bytes: what a callback without a body has at most
+	MinCallbackPayload = 16 << 10 // bytes: the most that a callback without a body has
 )
 
-// URLOf is where the outcome of a job is told, "" nowhere. The job's own URLs are callbackURL and failureURL. A dead letter
-// is told to the failure URL, or where there is none to the other one.
+// URLOf returns the URL that receives the outcome of a job, "" for none. callbackURL and failureURL are the job's own URLs. Dead letters go to the
+// failure URL, or else to the callback URL.
 func (c Callbacks) URLOf(state State, callbackURL, failureURL string) string {
 	told := cmp.Or(callbackURL, c.URL)
 	if state == StateDead {
@@ -47,12 +47,12 @@ func (c Callbacks) URLOf(state State, callbackURL, failureURL string) string {
 	return told
 }
 
-// Has reports whether a job has a callback when it ends. A job that is sent once has none: its waiter has the result.
+// Has reports whether a job has a callback when it ends. A job that is sent once has none: its waiter gets the result.
 func (c Callbacks) Has(job *Job) bool {
 	return c.Bucket != "" && !job.Once && c.URLOf(StateDead, job.CallbackURL, job.FailureURL) != ""
 }
 
-// Check reports every fault of the URLs that a job names, joined, each a [*FieldError]; or nil. bucket is that of the job.
+// Check reports every fault of the URLs that a job names, joined, each a [*FieldError]; or nil. bucket is the job's bucket.
 func (c Callbacks) Check(bucket string, job *Job) error {
 	var errs []error
 	for _, given := range []struct{ field, url string }{{"callback_url", job.CallbackURL}, {"failure_url", job.FailureURL}} {
@@ -74,7 +74,7 @@ func (c Callbacks) Check(bucket string, job *Job) error {
 	return errors.Join(errs...)
 }
 
-// fault is why a job may not name a URL, "" if it may.
+// fault returns why a job may not name a URL, "" if it may.
 func (c Callbacks) fault(bucket, text string) string {
 	if reason := callbackURLFault(text); reason != "" {
 		return reason
@@ -96,7 +96,7 @@ func originOfText(text string) (Origin, error) {
 	return OriginOf(u)
 }
 
-// OriginFault is why a text can be none of [Callbacks.Origins], "" if it can.
+// OriginFault returns why a text cannot be one of [Callbacks.Origins], "" if it can.
 func OriginFault(text string) string {
 	if text == AnyOrigin {
 		return ""
@@ -111,7 +111,7 @@ func OriginFault(text string) string {
 	return ""
 }
 
-// callbackURLFault does not repeat the URL, which may hold a secret.
+// callbackURLFault returns what is wrong with a URL, "" if nothing is. It does not repeat the URL, which may hold a secret.
 func callbackURLFault(text string) string {
 	if len(text) > MaxCallbackURL {
 		return fmt.Sprintf("has %d bytes: want at most %d", len(text), MaxCallbackURL)

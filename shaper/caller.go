@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Owner is the caller of a job, as Redis remembers it. The zero value is that of a job without a caller.
+// Owner is the caller of a job, as Redis stores it. The zero value means that the job has no caller.
 type Owner struct {
-	// Mark names the caller of the job in short: letters while the job exists, digits of them after its end. "" means that the job
-	// has no caller: a schedule, a hook, a callback, a program of the library or a worker of asynq made it, or a request without a key.
+	// Mark is a short name of the caller: letters while the job exists, digits derived from them after its end. It is "" if a schedule, a hook, a
+	// callback, a program of the library, a worker of asynq or a request without a key enqueued the job.
 	Mark string
 
-	// Before says of a job without a caller that it came before jobs had callers. Every caller sees such a job until it ends.
+	// Before marks a job without a caller that was enqueued before callers existed. Every caller sees such a job until it ends.
 	Before bool
 }
 
 const (
 	callerLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	callerLength  = 7       // letters of a mark: 52^7 callers are told apart
-	endedMarks    = 1000000 // after the end of a job, so many
+	callerLength  = 7       // letters of a mark: 52^7 callers are distinct
+	endedMarks    = 1000000 // number of distinct marks after the end of a job
 )
 
-// CallerMark is the short name of a caller, as Redis keeps it beside a job: seven letters, "" of "".
+// CallerMark returns the short name of a caller that Redis stores with a job: seven letters, or "" for "".
 func CallerMark(caller string) string {
 	if caller == "" {
 		return ""
@@ -39,7 +39,7 @@ func CallerMark(caller string) string {
 	return string(mark[:])
 }
 
-// endedMark is what is left of a mark when its job has ended: see lua/lib/codec.lua.
+// endedMark returns what remains of a mark after its job has ended: see lua/lib/codec.lua.
 func endedMark(mark string) string {
 	n := 0
 	for _, c := range []byte(mark) {
@@ -48,7 +48,7 @@ func endedMark(mark string) string {
 	return fmt.Sprintf("%06d", n%endedMarks)
 }
 
-// Is reports whether a caller may see the job as its own.
+// Is reports whether the job belongs to the caller, so that it may see it.
 func (o Owner) Is(caller string) bool {
 	switch mark := CallerMark(caller); {
 	case o.Mark == "":
@@ -62,7 +62,7 @@ func (o Owner) Is(caller string) bool {
 	}
 }
 
-// Beginnings of the ids that this program makes. The HTTP API refuses them to its callers.
+// Prefixes of the ids that this program generates. The HTTP API refuses them from its callers.
 const (
 	ScheduleID = "schedule-"
 	HookID     = "tundish-hook-"
@@ -71,10 +71,10 @@ const (
 	KeyID      = "tundish-key-" // see KeyedID
 )
 
-// ReservedIDs are the beginnings of the ids that this program makes.
+// ReservedIDs returns the prefixes of the ids that this program generates.
 func ReservedIDs() []string { return []string{ScheduleID, HookID, CallbackID, ProxyID, KeyID} }
 
-// KeyedID is the id of the job that a caller enqueues under an Idempotency-Key: the keys of two callers are two, whatever they say.
+// KeyedID returns the id of the job that a caller enqueues under an Idempotency-Key. Two callers never share an id, even with the same key.
 func KeyedID(bucket, caller, key string) string {
 	sum := sha256.Sum256([]byte(bucket + "\n" + caller + "\n" + key))
 	const bytes = 16

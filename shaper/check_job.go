@@ -2,8 +2,8 @@ package shaper
 
 import "errors"
 
-// Check names the flow and the group of a job of this bucket, and reports every fault that it has here: joined errors, each a [*FieldError].
-// What a worker kind demands of the URL and the headers is the worker's to say.
+// Check names the flow and the group of a job of this bucket. It reports every fault of the job here: joined errors, each a [*FieldError]. The worker
+// checks what it needs of the URL and the headers.
 func (b *Bucket) Check(job *Job) (flow, group string, err error) {
 	flow, flowErr := b.Flow.NameOf(job)
 	group, groupErr := b.Group.NameOf(job)

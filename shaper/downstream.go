@@ -14,38 +14,37 @@ type BreakerState string
 // The states.
 const (
 	BreakerClosed   BreakerState = "closed"    // jobs depart
-	BreakerOpen     BreakerState = "open"      // none departs before HeldUntil; the next one is the probe
-	BreakerHalfOpen BreakerState = "half-open" // the probe is on its way
+	BreakerOpen     BreakerState = "open"      // none departs before HeldUntil; then the next one is the probe
+	BreakerHalfOpen BreakerState = "half-open" // the probe is in flight
 )
 
-// Downstream is what the answers of a downstream change of the pace of a scope: a flow, a bucket or a pool. Times are of the
-// clock of Redis.
+// Downstream is how responses have changed the pace of a scope: a flow, a bucket or a pool. Times are by the clock of Redis.
 type Downstream struct {
-	// HeldUntil is when the scope may send again; zero or past: it is not held. While Breaker is BreakerOpen the next departure
-	// is the probe. While it is BreakerHalfOpen, HeldUntil is the end of the probe's lease, and its outcome ends the hold earlier.
+	// HeldUntil is when the scope may send again; zero or past: it is not held. While Breaker is BreakerOpen, the next departure is the probe. While
+	// it is BreakerHalfOpen, HeldUntil is the end of the probe's lease; the outcome of the probe ends the hold earlier.
 	HeldUntil time.Time
 
 	Rate   admission.Rate // the adaptive rate; zero: there is none
-	Factor float64        // Rate as a part of the rate in force, 0 to 1; 1 without an adaptive rate
+	Factor float64        // Rate as a part of the effective rate, 0 to 1; 1 without an adaptive rate
 
 	Breaker   BreakerState
-	Failures  int64     // in a row
-	OpenSince time.Time // when the breaker opened first; zero: it is closed
+	Failures  int64     // consecutive
+	OpenSince time.Time // when the breaker first opened; zero: it is closed
 
-	Reason string    // of the answer that changed this last: one word, as in LastResponse; "" where none is known
-	Heard  time.Time // when that was; zero: never
+	Reason string    // of the response that last changed this: one word, as in LastResponse; "" if unknown
+	Heard  time.Time // the time of that response; zero: never
 }
 
-// ReasonMoves is the reason of a hold that no answer asked for: the bucket changes its pool once its deliveries under way have ended.
+// ReasonMoves is the reason of a hold without a response: the bucket changes its pool once its deliveries under way have ended.
 const ReasonMoves = "moves"
 
-// HeldAt reports whether the scope is held at that time, by the clock of Redis. A nil Downstream is not.
+// HeldAt reports whether the scope is held at that time, by the clock of Redis; false for nil.
 func (d *Downstream) HeldAt(now time.Time) bool { return d != nil && d.HeldUntil.After(now) }
 
-// Slowed reports whether an adaptive rate is in force. A nil Downstream has none.
+// Slowed reports whether an adaptive rate is effective; false for nil.
 func (d *Downstream) Slowed() bool { return d != nil && !d.Rate.IsZero() }
 
-// Text says in a sentence what holds at that time, by the clock of Redis; "" if nothing does.
+// Text describes in a sentence the state at that time, by the clock of Redis; "" if nothing is changed.
 func (d *Downstream) Text(now time.Time) string {
 	var parts []string
 	if d.HeldAt(now) || d != nil && d.Breaker != BreakerClosed {

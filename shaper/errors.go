@@ -2,25 +2,25 @@ package shaper
 
 import "errors"
 
-// ErrClosed says that the client was closed before the call.
+// ErrClosed is returned if the client was closed before the call.
 var ErrClosed = errors.New("shaper: the client is closed")
 
-// ErrNotFound says that a bucket has no job of this id, and remembers none.
+// ErrNotFound is returned if a bucket neither has a job of this id nor remembers one.
 var ErrNotFound = errors.New("shaper: no such job")
 
-// ErrTagChanged says that a bucket is in another pool, or in none, than the configuration of this process says.
-// A dispatcher moves it: see dispatcher.Dispatcher.JoinPools.
+// ErrTagChanged is returned if a bucket is in another pool than in this process's configuration. A dispatcher moves it: see
+// dispatcher.Dispatcher.JoinPools.
 var ErrTagChanged = errors.New("shaper: the bucket is in another pool than this configuration says")
 
-// ErrMoves says that a bucket changes its pool once the deliveries under way have ended.
+// ErrMoves is returned while a bucket waits for its deliveries under way to change its pool.
 var ErrMoves = errors.New("shaper: the bucket moves to another pool once its deliveries have ended")
 
-// ErrUnknownBucket says that no bucket of this name is configured.
+// ErrUnknownBucket is returned if no bucket of this name is configured.
 var ErrUnknownBucket = errors.New("shaper: unknown bucket")
 
-// ErrNotEnded says that a job has not ended yet, so that there is no result of it.
+// ErrNotEnded is returned if a job has not ended yet, so it has no result.
 var ErrNotEnded = errors.New("shaper: the job has not ended")
 
-// ErrNoResult says that a job has ended and that there is no result of it: the bucket keeps none, or not any more, or no dispatcher
-// delivered it.
+// ErrNoResult is returned if a job has ended and its result is not available: the bucket keeps none, or no longer, or no dispatcher delivered the
+// job.
 var ErrNoResult = errors.New("shaper: the job has no result")

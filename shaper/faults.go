@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// faults collects what is wrong with settings. Each begins with the prefix and the key of the configuration.
+// faults collects what is wrong with settings. Each fault begins with the prefix and the key of the configuration.
 type faults struct {
 	prefix string
 	errs   []error
@@ -22,14 +22,14 @@ func (f *faults) inRange(key string, value, low, high int64) {
 	}
 }
 
-// name checks what names a bucket, a pool or a schedule.
+// name checks the name of a bucket, a pool or a schedule.
 func (f *faults) name(name string) {
 	if !admission.ValidName(name) {
 		f.add("name", "%q: want lower-case letters, digits, _ . and -, at most 63, the first a letter or digit", name)
 	}
 }
 
-// pace checks the rate and the burst at which something leaks.
+// pace checks a rate and a burst.
 func (f *faults) pace(rate admission.Rate, burst int64) {
 	if err := rate.Validate(); err != nil {
 		f.add("rate", "%v", err)

@@ -3,62 +3,59 @@ package shaper
 // Bounds of flows and quotas.
 const (
 	MaxQuotas     = 4
-	MaxQuotaCount = 100_000 // departures, which are remembered one by one
+	MaxQuotaCount = 100_000 // departures; each is recorded
 	MaxFlows      = 10_000_000
 	MaxWeight     = 1000
 
-	// DefaultMaxFlows is how many flows of a bucket may have jobs at a time where
-	// no other number is given.
+	// DefaultMaxFlows is the default bound of flows with jobs at a time, per bucket.
 	DefaultMaxFlows = 1_000_000
 )
 
-// What may name the flow of a job.
+// What names the flow of a job.
 const (
-	FlowKeyJob    = "job"     // its field flow, required then
+	FlowKeyJob    = "job"     // the job's field flow, which is then required
 	FlowKeyHost   = "host"    // the host of its url, or of DefaultURL, in the spelling of [Origin.Authority]
 	FlowKeyCaller = "caller"  // the caller that enqueues the job: Identity.Caller
-	FlowKeyHeader = "header:" // and the name: a header of the request that enqueues it, in Identity.Headers
+	FlowKeyHeader = "header:" // plus its name: a header of the enqueue request, in Identity.Headers
 )
 
-// FlowSettings part a bucket into flows: each is a queue of its own, with its own
-// bounds under the bucket's. A flow is there from its first job on, and as long as it
-// has jobs or its pace says anything. The flow that has waited longest goes first, and
-// one that its own bounds hold back delays no other flow.
+// FlowSettings divide a bucket into flows. Each flow is a queue with its own bounds, in addition to the bucket's. A flow exists from its first job
+// on, while it has jobs or recent departures that its pacer counts. The flow that has waited longest goes first, and a flow that its own bounds hold
+// back delays no other.
 //
-// The zero value is not valid: start from [DefaultFlowSettings]. Another Key names the
-// jobs that come from then on; those that wait stay in their flows. Whether a bucket
-// has flows at all cannot change while it holds jobs other than dead letters.
+// The zero value is not valid: start from [DefaultFlowSettings]. A changed Key names the flows of new jobs only; waiting jobs stay in theirs. Whether
+// a bucket has flows at all cannot change while it holds jobs other than dead letters.
 type FlowSettings struct {
-	// What groups have too holds for each flow here. With [FlowKeyJob] the Key is the job's field Flow.
+	// The settings shared with groups apply to each flow here. With [FlowKeyJob], Key means the job's field Flow.
 	GroupSettings `setting:",squash,redis=flow_"`
 
-	MaxFlows int64 `setting:"max_flows,redis=max_flows"` // flows at a time that have jobs, or a pace that still counts
+	MaxFlows int64 `setting:"max_flows,redis=max_flows"` // concurrent flows with jobs, or with departures that still count
 
-	// MaxPerCaller is how many of these one caller of an API key may have made; 0: half of MaxFlows. A caller may be refused from nine
-	// tenths on. Flows of jobs without a caller count for no caller.
+	// MaxPerCaller is how many of these flows may be made by one caller with an API key; 0: half of MaxFlows. A caller may be refused from 90 % of it
+	// on. Flows of jobs without a caller count for no caller.
 	MaxPerCaller int64 `setting:"max_per_caller,redis=max_per_caller"`
 
-	// MustExist has the bucket take jobs only of flows to which an operator has given a setting of their own: [ReasonUnknownFlow]. A pause
-	// is no setting. Jobs that wait in a flow without any, because it was reset or they were redriven, stay there until it has one.
+	// MustExist makes the bucket refuse jobs of flows for which an operator has made no setting: [ReasonUnknownFlow]. A pause is no setting. Jobs can
+	// still wait in such a flow after it was reset, or after a redrive: they stay there until it has a setting.
 	MustExist bool `setting:"must_exist,redis=flow_must_exist"`
 
 	// WhenDisabled says what happens to jobs of a disabled flow; "" is RefuseDisabled. KeepDisabled needs a Capacity.
 	WhenDisabled WhenDisabled `setting:"when_disabled"`
 
-	// NeedsURL, with MustExist, has a job name its URL unless its flow has one.
+	// NeedsURL, with MustExist, requires a URL of a job unless its flow has one.
 	NeedsURL bool `setting:"-"`
 }
 
 // WhenDisabled says what happens to jobs of a disabled flow: see [Disabled].
 type WhenDisabled string
 
-// What WhenDisabled may be.
+// The values of WhenDisabled.
 const (
-	RefuseDisabled WhenDisabled = "refuse" // new ones are refused ([ReasonFlowDisabled]), and those that wait become dead letters
-	KeepDisabled   WhenDisabled = "keep"   // they wait, those whose receiver was gone too, up to the capacity of the flow, and depart once an operator has enabled it
+	RefuseDisabled WhenDisabled = "refuse" // new jobs are refused ([ReasonFlowDisabled]), and waiting ones become dead letters
+	KeepDisabled   WhenDisabled = "keep"   // jobs wait, up to the capacity of the flow, even if their receiver was gone; they depart once the flow is enabled
 )
 
-// EffectiveMaxPerCaller is MaxPerCaller, or its default.
+// EffectiveMaxPerCaller returns MaxPerCaller, or its default.
 func (f *FlowSettings) EffectiveMaxPerCaller() int64 {
 	if f.MaxPerCaller > 0 || f.MaxFlows == 0 {
 		return f.MaxPerCaller

@@ -8,9 +8,8 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// NameOf returns the flow of a job, as Key says: what the job says of its flow counts
-// with [FlowKeyJob] only. Of a bucket without flows, which nil stands for, it is what
-// the job says. An error is a [*FieldError].
+// NameOf returns the name of a job's flow, as Key defines it. Only with [FlowKeyJob] does the job's own field count. nil stands for a bucket without
+// flows: then NameOf returns the job's field. An error is a [*FieldError].
 func (f *FlowSettings) NameOf(job *Job) (string, error) {
 	if f == nil {
 		return job.Flow, nil
@@ -18,7 +17,7 @@ func (f *FlowSettings) NameOf(job *Job) (string, error) {
 	return nameOf("flow", f.Key, f.DefaultURL, job.Flow, job)
 }
 
-// nameOf names the flow or the group of a job, as what says.
+// nameOf returns the name of a job's flow or group; what says which.
 func nameOf(what, key, defaultURL, given string, job *Job) (string, error) {
 	fault := func(field, format string, args ...any) (string, error) {
 		return "", &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}

@@ -7,22 +7,17 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// GroupSettings put the flows of a bucket into groups, such as the endpoints of a tenant
-// under the tenant. A group has bounds of its own under the bucket's, which its flows
-// share; those of the flow hold too. Groups take turns as flows do, and within a group
-// its flows do. A group is there as long as it has jobs, or its pace says anything; there
-// are at most as many as flows ([FlowSettings.MaxFlows]).
+// GroupSettings put the flows of a bucket into groups, such as the endpoints of a tenant under the tenant. A group has its own bounds, in addition to
+// the bucket's and to each flow's. Groups take turns as flows do, and so do the flows within a group. A group exists while it has jobs, or recent
+// departures that its pacer counts. There are at most as many groups as flows ([FlowSettings.MaxFlows]).
 //
-// A flow is one of its group: flows of the same name in two groups are two flows.
-// Whether a bucket has groups cannot change while it holds jobs other than dead letters.
-// The zero value is not valid: start from [DefaultGroupSettings].
+// A flow belongs to its group: flows of the same name in two groups are two flows. Whether a bucket has groups cannot change while it holds jobs
+// other than dead letters. The zero value is not valid: start from [DefaultGroupSettings].
 type GroupSettings struct {
-	// Key is what names the group: one of the FlowKey constants. With [FlowKeyJob] it is
-	// the job's field Group, required then.
+	// Key defines the name of a job's group: one of the FlowKey constants. With [FlowKeyJob] it is the job's field Group, which is then required.
 	Key string `setting:"key,redis=key"`
 
-	// DefaultURL is where jobs go that name no URL: its host names their group with
-	// FlowKeyHost. It is of no other use here.
+	// DefaultURL names the group of a job without a URL by its host, with FlowKeyHost. It has no other use here.
 	DefaultURL string `setting:"-"`
 
 	Rate        admission.Rate   `setting:"rate,redis=rate"`                   // of each group; zero: none but the bucket's
@@ -33,7 +28,7 @@ type GroupSettings struct {
 
 	Budgets Budgets `setting:"budgets,redis=budgets"` // as Bucket.Budgets, for each group
 
-	// ScheduledCapacity is as that of [Bucket], for each group; 0: as the Capacity that holds for the group.
+	// ScheduledCapacity is as [Bucket.ScheduledCapacity], for each group; 0: the effective Capacity of the group.
 	ScheduledCapacity int64 `setting:"scheduled_capacity,redis=scheduled_capacity"`
 }
 
@@ -42,8 +37,7 @@ func DefaultGroupSettings() GroupSettings { return GroupSettings{Burst: 1} }
 
 func (g *GroupSettings) validate() []error { return g.validateAs("group") }
 
-// validateAs returns the faults of settings of groups, or of flows, each with the key of
-// the configuration.
+// validateAs returns the faults of the settings of groups or flows, each with the key of the configuration.
 func (g *GroupSettings) validateAs(what string) []error {
 	f := faults{prefix: what + "."}
 	header, isHeader := strings.CutPrefix(g.Key, FlowKeyHeader)
@@ -63,9 +57,8 @@ func (g *GroupSettings) validateAs(what string) []error {
 	return slices.Concat(f.errs, validateQuotas(what+".quotas", g.Quotas), g.Budgets.validate(what+".budgets"))
 }
 
-// NameOf returns the group of a job, as Key says: what the job says of its group counts
-// with [FlowKeyJob] only. Of a bucket without groups, which nil stands for, it is what
-// the job says. An error is a [*FieldError].
+// NameOf returns the name of a job's group, as Key defines it. Only with [FlowKeyJob] does the job's own field count. nil stands for a bucket without
+// groups: then NameOf returns the job's field. An error is a [*FieldError].
 func (g *GroupSettings) NameOf(job *Job) (string, error) {
 	if g == nil {
 		return job.Group, nil

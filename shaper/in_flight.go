@@ -6,7 +6,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// FastestRate is Rate, or the fastest one of Calendar where that is faster.
+// FastestRate returns Rate, or the fastest rate of Calendar if that is faster.
 func (b Bucket) FastestRate() admission.Rate {
 	fastest := b.Rate
 	for _, line := range b.Calendar {
@@ -17,9 +17,9 @@ func (b Bucket) FastestRate() admission.Rate {
 	return fastest
 }
 
-// EffectiveMaxInFlight is MaxInFlight. Where that is 0, it is as many requests as depart at the fastest rate within one
-// DeliveryTimeout, so that a receiver that uses up its time does not hold the rate back: at least Burst, and at least 16. Where the
-// timeout is not known, it is 256. An override of the rate or of the burst raises what Redis holds (lua/lib/in_flight.lua).
+// EffectiveMaxInFlight returns MaxInFlight. If that is 0, it returns how many requests depart at the fastest rate within one DeliveryTimeout, so that
+// a slow receiver does not hold the rate back: at least Burst, and at least 16. If the timeout is unknown, it is 256. An override of the rate or of
+// the burst raises the value in Redis (lua/lib/in_flight.lua).
 func (b Bucket) EffectiveMaxInFlight() int64 {
 	rate := b.FastestRate()
 	switch {

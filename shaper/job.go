@@ -28,8 +28,8 @@ const MaxIDBytes = 255
 // WantID says what the id of a job may be.
 const WantID = "want 1 to 255 visible ASCII characters, such as order-17 or partition:1/offset:24, and neither . nor .."
 
-// ValidID reports whether s may be a job's id: visible ASCII, so that scripts can put ids side by side with blanks between them. A path
-// cannot name "." and "..", which clients of HTTP resolve.
+// ValidID reports whether s may be a job's id: visible ASCII, so that scripts can separate ids by spaces. It refuses "." and "..", which HTTP clients
+// resolve in paths.
 func ValidID(s string) bool {
 	invisible := func(r rune) bool { return r <= ' ' || r > '~' }
 	return s != "" && len(s) <= MaxIDBytes && !strings.ContainsFunc(s, invisible) && s != "." && s != ".."
@@ -40,82 +40,78 @@ var bundlePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 // ValidBundleID reports whether s may be the id of a bundle.
 func ValidBundleID(s string) bool { return bundlePattern.MatchString(s) }
 
-// IsRelative reports whether the URL of a job is a path or a query below the URL of its bucket or flow, such as "/charges?limit=1". It
-// names no receiver.
+// IsRelative reports whether the URL of a job is a path or a query below the URL of its bucket or flow, such as "/charges?limit=1". Such a URL names
+// no receiver.
 func IsRelative(jobURL string) bool { return jobURL != "" && (jobURL[0] == '/' || jobURL[0] == '?') }
 
-// NamesReceiver reports whether the URL of a job says itself where the job goes.
+// NamesReceiver reports whether the URL of a job names its receiver, without the bucket or flow.
 func NamesReceiver(jobURL string) bool { return jobURL != "" && !IsRelative(jobURL) }
 
-// Job is one unit of work to enqueue. All fields but Bucket are
-// optional; what else a worker needs of a job is the worker's to say.
+// Job is one unit of work to enqueue. All fields but Bucket are optional; a worker may require others.
 type Job struct {
-	Bucket string // where to
+	Bucket string // the bucket to enqueue into
 
-	// ID names the job; the same ID is the same job. It has 1 to 255 visible ASCII characters: see ValidID. Empty means that Enqueue
-	// makes a UUIDv7.
+	// ID names the job; the same ID is the same job. It has 1 to 255 visible ASCII characters: see ValidID. If it is empty, Enqueue makes a UUIDv7.
 	ID string
 
 	Flow    string              // up to 256 bytes of UTF-8, never parsed; see [FlowSettings]
 	Group   string              // above the flow, likewise; see [GroupSettings]
-	URL     string              // where to; empty means the bucket's, and a path or a query (see IsRelative) goes below that
+	URL     string              // the receiver; empty means the bucket's, and a path or a query (see IsRelative) is appended to that
 	Method  string              // HTTP method; empty means POST
-	Headers map[string][]string // sent with the delivery: the values of each name, one line each
-	Payload []byte              // what is delivered; empty for no body, where the worker takes that
+	Headers map[string][]string // sent with the delivery: one header line per value
+	Payload []byte              // what is delivered; may be empty if the worker permits that
 
-	// Priority decides two things. A job of a low priority is refused while the bucket is fuller than [Bucket.Shed]
-	// allows. Within a flow, or a bucket without flows, jobs of a higher priority leave first, see
-	// [Bucket.PriorityAging]. Flows take turns whatever the priorities of their jobs are. "" means normal.
+	// Priority decides two things. A job of a low priority is refused while the bucket is fuller than [Bucket.Shed] allows. Within a flow, or a
+	// bucket without flows, jobs of a higher priority depart first: see [Bucket.PriorityAging]. The turns of flows ignore priorities. "" means
+	// normal.
 	Priority Priority
 
-	Cost        int64         // what the limits are charged; 0 means 1
-	Units       Units         // what the job reserves of [Budgets], until it is settled; of other units what the bucket says
+	Cost        int64         // charged to the limits; 0 means 1
+	Units       Units         // reserved of [Budgets] until the job is settled; for other units, the bucket's default
 	Delay       time.Duration // earliest departure, from now; not with NotBefore
 	NotBefore   time.Time     // earliest departure; at most MaxNotBefore from now
-	MaxAttempts int           // deliveries tried at most; 0 means the bucket's
+	MaxAttempts int           // most deliveries; 0 means the bucket's bound
 
-	// ExpiresIn is how long after its enqueue, or after a redrive, the job is worth
-	// sending, by the clock of Redis: whole microseconds, at most MaxDelay; 0 means for
-	// ever. One that still waits then, also for its next attempt, takes no slot any more
-	// and becomes a dead letter ([CauseExpired]) within seconds, also while its bucket or
-	// flow is paused. A dispatcher of the bucket has to run for that.
+	// ExpiresIn is how long after its enqueue, or after a redrive, the job is worth sending, by the clock of Redis. It is in whole microseconds, at
+	// most MaxDelay; 0 means forever. A job that still waits then, or waits for its next attempt, takes no more slots. It becomes a dead letter
+	// ([CauseExpired]) within seconds, even while its bucket or flow is paused. This needs a running dispatcher of the bucket.
 	ExpiresIn time.Duration
 
-	// MaxWait refuses the job ([ReasonWaitTooLong]) if it is not expected to leave within this time, or if that time is not known, as its
-	// bucket or flow is paused; 0 takes any wait. It is not stored.
+	// MaxWait refuses the job ([ReasonWaitTooLong]) if it is not expected to depart within this time, or if that is unknown because its bucket or
+	// flow is paused. 0 accepts any wait. It is not stored.
 	MaxWait time.Duration
 
-	// Once says that the first attempt ends the job, and that it leaves no dead letter: whatever is answered, or goes wrong, is its
-	// result: one that failed ends the job as [StateDropped]. It is for a caller that waits for the result and decides itself what to do. A hold that ends before the job expires is
-	// waited for. After a crash of a dispatcher the job is delivered again, as any other.
+	// Once says that the first attempt ends the job, and leaves no dead letter: its response or error is the result. A failed attempt ends the job as
+	// [StateDropped]. It is for a caller that waits for the result and decides itself whether to retry. The job waits out a hold that ends before it
+	// expires. After a crash of a dispatcher it is delivered again, as any other job.
 	Once bool
 
-	// First has the job leave before all others of its flow, also before those that came earlier or are due, but not before others of this kind
-	// and critical ones that wait already. Its Priority is critical. It is for jobs that a client waits for.
+	// First makes the job depart before all others of its flow, even earlier or due ones, except for waiting critical jobs and earlier jobs with
+	// First. Its Priority is critical. It is for jobs that a client waits for.
 	First bool
 
-	// CallbackURL and FailureURL are where the outcome of the job is told, if its bucket has [Callbacks]; empty means the bucket's.
-	// CallbackURL hears that it is done, FailureURL that it is dead. Without any FailureURL the CallbackURL hears of both. A job
-	// that is cancelled, purged or dropped has no outcome.
+	// CallbackURL and FailureURL receive the outcome of the job, if its bucket has [Callbacks]; empty means the bucket's URLs. CallbackURL is called
+	// if the job is done, FailureURL if it is dead. Without any FailureURL, CallbackURL receives both. A job that is cancelled, purged or dropped has
+	// no callback.
 	CallbackURL string
 	FailureURL  string
 
-	// Bundle names the [Bundle] of the job, which is open already.
+	// Bundle names the job's [Bundle], which must be open.
 	Bundle string
 
-	// Caller is the caller of the job: another caller of the bucket neither sees it nor may take its id. "" is no caller. Redis keeps a
-	// short form of it, see [CallerMark].
+	// Caller is the caller of the job. Another caller of the bucket neither sees the job nor may use its id. "" is no caller. Redis keeps a short
+	// form of it, see [CallerMark].
 	Caller string
 
-	// FormerID is the id that a program without callers would give the job, if that is another one. It counts as the job's id too for one
-	// DedupeWindow after the bucket has got to know callers. It is not stored.
+	// FormerID is the id of the job before callers existed, if it differs. For one DedupeWindow after the bucket has started to distinguish callers,
+	// it counts as the job's id too. It is not stored.
 	FormerID string
 
-	// Identity is the caller that enqueues, for the limits. It is not stored.
+	// Identity is the identity of the enqueuing caller, for the limits. It is not stored.
 	Identity admission.Identity
 }
 
-// Priority is how much a job matters.
+// Priority is the importance of a job.
 type Priority string
 
 // The priorities, the most important first.
@@ -131,8 +127,7 @@ func Priorities() []Priority {
 	return []Priority{PriorityCritical, PriorityHigh, PriorityNormal, PriorityLow}
 }
 
-// FieldError is one fault of a job, with the name of the field as the API
-// spells it.
+// FieldError is one fault of a job, with the field named as in the API.
 type FieldError struct {
 	Field  string
 	Reason string
@@ -140,8 +135,7 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
-// Validate reports every fault of the job, joined, each a [*FieldError]; or nil.
-// What a worker kind demands of the URL and the headers is the worker's to say.
+// Validate reports every fault of the job, joined, each a [*FieldError]; or nil. The worker checks what it needs of the URL and the headers.
 func (j *Job) Validate(maxPayload int64) error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
@@ -200,7 +194,7 @@ func (j *Job) Validate(maxPayload int64) error {
 	return errors.Join(errs...)
 }
 
-// checkText refuses what JSON would alter: bytes that are not UTF-8 would arrive as others.
+// checkText refuses bytes that are not UTF-8: JSON would alter them.
 func (j *Job) checkText(fail func(field, format string, args ...any)) {
 	const reason = "is not UTF-8, and would be delivered altered: percent-encode or remove the bytes that are not"
 	if !utf8.ValidString(j.URL) {
@@ -215,7 +209,7 @@ func (j *Job) checkText(fail func(field, format string, args ...any)) {
 	if !utf8.ValidString(j.FailureURL) {
 		fail("failure_url", reason)
 	}
-	if len(j.Headers) == 0 { // usual, and to sort none of them costs memory too
+	if len(j.Headers) == 0 { // the usual case; sorting an empty map would still allocate
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
@@ -228,7 +222,7 @@ func (j *Job) checkText(fail func(field, format string, args ...any)) {
 	}
 }
 
-// State is where a job is, as the API shows it.
+// State is the state of a job, as in the API.
 type State string
 
 // The states of a job.

@@ -2,25 +2,25 @@ package shaper
 
 import "fmt"
 
-// Bounds of lessons.
+// Bounds of learned estimates.
 const (
-	MaxLessons      = 51 // of a bucket: on 50 subjects, and on all others. A caller has no more than it leaves free
+	MaxLessons      = 51 // per bucket: 50 subjects, plus one for all others. A caller holds at most as many as are free
 	MaxSubjectBytes = 200
 	MaxLessonBytes  = 400
 )
 
-// Lessons are what the workers of a bucket have learned from the answers of its downstream, by subject: the worker llm learns how many tokens
-// the requests to each model use. Redis keeps them beside the bucket for 31 days, so that all processes know what one of them has learned.
+// Lessons are the estimates that a bucket's workers have learned from responses, by subject: the worker llm learns how many tokens requests to each
+// model use. Redis keeps them with the bucket for 31 days, so all processes share them.
 type Lessons map[string]Lesson
 
-// Lesson is one of [Lessons].
+// Lesson is one learned estimate.
 type Lesson struct {
-	Answers int64  // from how many answers it was learned. Of two lessons on a subject, Redis keeps the one from more answers
-	Text    string // of the worker's own form
-	Caller  string // the mark of the caller whose job was the first on the subject, "" none (see [CallerMark]): its share is counted by it
+	Answers int64  // how many responses it is based on. Of two estimates for a subject, Redis keeps the one with more
+	Text    string // in the worker's own format
+	Caller  string // the mark of the caller whose job was the first on the subject, "" none (see [CallerMark]): the estimate counts towards its share
 }
 
-// Validate reports the first fault.
+// Validate returns the first fault, or nil.
 func (l Lessons) Validate() error {
 	if len(l) > MaxLessons {
 		return fmt.Errorf("%d lessons: want at most %d of a bucket", len(l), MaxLessons)

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Origin is the other end of a connection: scheme, host and port of a URL, in the one
-// spelling that all URLs of the same place share. Origins are comparable.
+// Origin is the other end of a connection: scheme, host and port of a URL, in one canonical form. Origins are comparable.
 type Origin struct {
 	Scheme string // in lower case
 
-	// Host is a name in ASCII and lower case, without a dot at its end, or an address
-	// without brackets; one of IPv4 that is mapped into IPv6 is that of IPv4.
+	// Host is a name in lower-case ASCII without a trailing dot, or an address without brackets. An IPv4 address mapped into IPv6 becomes the IPv4
+	// address.
 	Host string
 
-	// Port is the scheme's own where the URL has none: 80 of http, 443 of https, 0 of others.
+	// Port is the port of the URL, or else the scheme's own: 80 for http, 443 for https, 0 for others.
 	Port uint16
 }
 
@@ -30,8 +29,7 @@ const (
 	maxLabelBytes = 63
 )
 
-// hostProfile maps names as browsers do (the WHATWG URL standard), so that capitals, full-width
-// and circled characters and other full stops are what they look like.
+// hostProfile maps names as browsers do (the WHATWG URL standard): capitals, full-width and circled characters, and other full stops.
 var hostProfile = idna.New(
 	idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.Transitional(false),
 )
@@ -44,8 +42,7 @@ var (
 	errPort    = errors.New("has a port that cannot be: want 1 to 65535")
 )
 
-// OriginOf returns the origin of an absolute URL. The error does not repeat the URL, which may
-// hold secrets.
+// OriginOf returns the origin of an absolute URL. The error does not repeat the URL, which may hold secrets.
 func OriginOf(u *url.URL) (Origin, error) {
 	o := Origin{Scheme: strings.ToLower(u.Scheme)}
 	if o.Scheme == "" {
@@ -78,11 +75,10 @@ func ownPort(scheme string) uint16 {
 	return 0
 }
 
-// Address is what to connect to, host:port.
+// Address returns the host and port to connect to, host:port.
 func (o Origin) Address() string { return net.JoinHostPort(o.Host, strconv.Itoa(int(o.Port))) }
 
-// Authority is the host, with its port unless that is the scheme's own. It names flows
-// ([FlowKeyHost]), and is the Host of a request.
+// Authority returns the host, with its port unless that is the scheme's own. It names flows ([FlowKeyHost]), and is the Host of a request.
 func (o Origin) Authority() string {
 	if o.Port != ownPort(o.Scheme) {
 		return o.Address()
@@ -95,7 +91,7 @@ func (o Origin) Authority() string {
 
 func (o Origin) String() string { return o.Scheme + "://" + o.Authority() }
 
-// Addr is the address where the host is one; ok tells whether it is.
+// Addr returns the address if the host is one, and ok reports whether it is.
 func (o Origin) Addr() (addr netip.Addr, ok bool) {
 	if !strings.Contains(o.Host, ":") && !endsInNumber(o.Host) {
 		return netip.Addr{}, false // a name, which needs no error
@@ -123,14 +119,14 @@ func canonicalHost(u *url.URL) (string, error) {
 	if name == host {
 		return name, nil
 	}
-	// What is not its own spelling has two, and so two flows.
+	// a name whose canonical form maps to another name would have two flows
 	if again, err := canonicalName(name); err != nil || again != name {
 		return "", errBadHost
 	}
 	return name, nil
 }
 
-// canonicalName is a name, or an address of IPv4.
+// canonicalName returns the canonical form of a name, or of an IPv4 address.
 func canonicalName(host string) (string, error) {
 	name := host
 	if !isPlainName(host) {
@@ -160,19 +156,18 @@ func canonicalName(host string) (string, error) {
 	return name, nil
 }
 
-// isPlainName reports whether hostProfile has nothing to map in a host and nothing to check.
+// isPlainName reports whether hostProfile has nothing to map or check in a host.
 func isPlainName(host string) bool {
 	return !strings.Contains(host, "xn--") && !strings.ContainsFunc(host, func(r rune) bool { return r != '.' && isForeign(r) })
 }
 
-// isForeign reports whether a label in its one spelling has no such character.
+// isForeign reports whether a character cannot occur in a canonical label.
 func isForeign(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// endsInNumber tells apart what some resolvers take for an IPv4 address (127.1,
-// 0x7f000001, 2130706433) by the rule of the WHATWG URL standard: no top-level
-// domain is a number.
+// endsInNumber reports whether the top-level domain is a number. By the rule of the WHATWG URL standard such a host is an IPv4 address or invalid.
+// Some resolvers read 127.1, 0x7f000001 and 2130706433 as IPv4 addresses.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	return strings.HasPrefix(last, "0x") || strings.Trim(last, "0123456789") == ""

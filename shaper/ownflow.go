@@ -9,15 +9,14 @@ import (
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
-// ReasonFlowSettings is the reason of an attempt that was not made because no worker
-// can use what the job's flow has of its own. It is tried again, as an operator may mend
-// the settings meanwhile; after the last attempt the job is a dead letter to be redriven.
+// ReasonFlowSettings is the reason of an attempt that was not made because no worker can use the flow's own settings. The job is tried again, as an
+// operator may correct the settings meanwhile. After the last attempt it becomes a dead letter, which can be redriven.
 const ReasonFlowSettings = "flow_settings"
 
-// OwnDelivery is what a flow has of its own for its deliveries, see [FlowSetting]. It
-// holds credentials: it neither prints nor marshals. Attempts share it: do not change it.
+// OwnDelivery holds a flow's own delivery settings, see [FlowSetting]. It holds credentials, so it neither prints nor marshals. Attempts share it: do
+// not change it.
 type OwnDelivery struct {
-	URL     string            `json:"-"` // "" where it has none
+	URL     string            `json:"-"` // "" if it has none
 	Headers map[string]string `json:"-"`
 	Secrets []string          `json:"-"`
 }
@@ -28,8 +27,8 @@ func (OwnDelivery) String() string { return "(settings of a flow)" }
 // GoString withholds all of it.
 func (o OwnDelivery) GoString() string { return o.String() }
 
-// OwnBounds are the settings that one flow or one group has of its own, over those of all of its bucket. What is zero or nil is as for
-// all. Each is described once: the tag redis is its place in what Redis keeps, of numbers in the first line, and json its member in the API.
+// OwnBounds are the settings that one flow or group overrides. Zero or nil means the bucket's setting for all flows or groups. The tag redis is the
+// position in the text that Redis keeps (numbers are in its first line), and json the member in the API.
 type OwnBounds struct {
 	Rate  admission.Rate `setting:"rate,redis=0,change" json:"rate,omitzero" help:"departures, such as '5/s' or 100/m"`
 	Burst *int64         `setting:"burst,redis=2,change" json:"burst,omitempty" help:"'number' of departures that may leave at once after a quiet time"`
@@ -51,12 +50,12 @@ type OwnBounds struct {
 	Quotas Quotas `setting:"quotas,redis=10,change" json:"quotas,omitzero" help:"departures at most in any window of that length, 'numbers' such as '1000/d' or '1000/d, 100/h'; none: no quota"`
 }
 
-// OwnFlow are the settings that one flow has of its own. Of a group none is set but the bounds and the pause.
+// OwnFlow holds the settings of one flow. A group has only the bounds and the pause.
 type OwnFlow struct {
 	OwnBounds `setting:",squash"`
 
-	// What is for deliveries no script reads: each is a line of JSON, behind the numbers. All of it may hold credentials: the API never tells it as it is,
-	// and the command line takes headers and secrets in forms of their own.
+	// No script reads the delivery settings: each is a line of JSON after the numbers. All may hold credentials. The API never returns them unmasked,
+	// and the command line reads headers and secrets in their own formats.
 	URL     string            `setting:"url,redis=6,change" help:"'url' for its jobs that name no url"`
 	Headers map[string]string `setting:"headers,redis=7,change"` // sent with its deliveries
 	Secrets []string          `setting:"secrets,redis=8,change"` // that sign its deliveries
@@ -66,16 +65,16 @@ type OwnFlow struct {
 	Disabled *Disabled // nil if it is not disabled
 }
 
-// SecretFingerprint names a secret of a flow without telling it: the first 12 digits, in hex, of its SHA-256.
+// SecretFingerprint returns the first 12 hex digits of a secret's SHA-256: it names the secret without revealing it.
 func SecretFingerprint(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:FingerprintBytes])
 }
 
-// FingerprintBytes are the bytes of a [SecretFingerprint], each two digits.
+// FingerprintBytes is the length of a [SecretFingerprint] in bytes, of two digits each.
 const FingerprintBytes = 6
 
-// SecretFingerprints are those of the secrets, in their order.
+// SecretFingerprints returns the fingerprints of the secrets, in their order.
 func (o *OwnFlow) SecretFingerprints() []string {
 	var prints []string
 	for _, secret := range o.Secrets {
@@ -84,15 +83,15 @@ func (o *OwnFlow) SecretFingerprints() []string {
 	return prints
 }
 
-// Disabled says that a flow sends nothing and takes no jobs, until an operator enables it: its receiver is gone, or has not worked
-// for too long. See [Breaker].
+// Disabled says that a flow sends nothing and takes no jobs until an operator enables it: its receiver is gone, or has failed for too long. See
+// [Breaker].
 type Disabled struct {
 	Since  time.Time
-	Reason string // of the answer that disabled it, one word; "" where none is known
+	Reason string // of the response that disabled it, one word; "" if unknown
 }
 
-// String says it in a sentence without its subject.
+// String returns a sentence without its subject.
 func (d *Disabled) String() string { return "disabled since " + clockText(d.Since) + because(d.Reason) }
 
-// IsZero reports whether the flow has no settings of its own; a pause is none, nor is that it is disabled.
+// IsZero reports whether the flow has no settings of its own. Being paused or disabled is not a setting.
 func (o *OwnFlow) IsZero() bool { return len(setting.Given(o)) == 0 }

@@ -8,18 +8,17 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// Pool is a downstream that several buckets share. Slots obey its rate, its quotas and
-// its bound over all of these, whatever dispatchers drain them, and each bucket's own too.
-// Buckets that have work share it by [Bucket.Weight]; what one does not use, others do.
+// Pool holds limits that several buckets share. Slots obey its rate, quotas and in-flight bound over all of these buckets and all dispatchers, in
+// addition to each bucket's own. Buckets that have work share it by [Bucket.Weight]; others use what one leaves unused.
 //
-// Buckets of one pool live in one slot of a Redis Cluster. The zero value is not valid.
+// Buckets of one pool share a hash slot of a Redis Cluster. The zero value is not valid.
 type Pool struct {
-	Name string `setting:"name"` // as a bucket's, and none of a bucket in it
+	Name string `setting:"name"` // like a bucket's, and different from the names of its buckets
 
 	Rate        admission.Rate   `setting:"rate,redis=rate,change" help:"departures of all its buckets together, such as '20/s' or 500/m"`
 	Burst       int64            `setting:"burst,redis=burst,change" help:"'number' of departures that may leave at once after a quiet time"`                                 // of the pool; 0 means 1
 	Quotas      []admission.Rate `setting:"quotas,redis=quotas"`                                                                                                              // as Bucket.Quotas
-	MaxInFlight int64            `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, in all its buckets; 0: their own bounds only"` // requests of all its buckets at a time; 0: only their own bounds
+	MaxInFlight int64            `setting:"max_in_flight,redis=max_in_flight,change" help:"'number' of jobs in flight at most, in all its buckets; 0: their own bounds only"` // concurrent requests over all its buckets; 0: only their own bounds
 
 	Budgets     Budgets `setting:"budgets,redis=budgets,change" help:"what departures of all its buckets cost at most in any window of that length, 'amounts' such as '90000 tokens/m'; none: no budget"` // as Bucket.Budgets
 	BudgetBurst int64   `setting:"budget_burst,percent,redis=budget_burst"`                                                                                                                               // as Bucket.BudgetBurst
@@ -48,7 +47,7 @@ func (p *Pool) validate(prefix string) []error {
 	return slices.Concat(f.errs, validateQuotas(prefix+"quotas", p.Quotas), p.Budgets.validate(prefix+"budgets"))
 }
 
-// PoolWarnings lists what of the bucket can never be used, because its pool allows less.
+// PoolWarnings returns the settings of the bucket that never take effect, because its pool allows less.
 func (b Bucket) PoolWarnings() []string {
 	if b.Pool == nil {
 		return nil

@@ -14,10 +14,10 @@ import (
 // quota counts the departures that were counted before; without a quota, none are.
 type Quotas []admission.Rate
 
-// noQuotas says that there are none.
+// noQuotas is the text of an empty list.
 const noQuotas = "none"
 
-// String is "1000/d, 100/h", and "none" of no quotas.
+// String returns a text such as "1000/d, 100/h", or "none" for an empty list.
 func (quotas Quotas) String() string {
 	texts := make([]string, len(quotas))
 	for i, quota := range quotas {
@@ -26,10 +26,10 @@ func (quotas Quotas) String() string {
 	return cmp.Or(strings.Join(texts, ", "), noQuotas)
 }
 
-// MarshalText writes what [Quotas.String] says.
+// MarshalText writes the text of [Quotas.String].
 func (quotas Quotas) MarshalText() ([]byte, error) { return []byte(quotas.String()), nil }
 
-// UnmarshalText reads what [Quotas.String] says. It reports a text that is none, and not what [Quotas.Validate] reports.
+// UnmarshalText reads the text of [Quotas.String]. It checks only the syntax; [Quotas.Validate] checks the values.
 func (quotas *Quotas) UnmarshalText(text []byte) error {
 	list := Quotas{}
 	if string(text) == noQuotas {
@@ -70,20 +70,20 @@ func validateQuotas(key string, quotas []admission.Rate) []error {
 	return errs
 }
 
-// QuotaUse is a quota with what has left of it. A quota counts in a window that is a 50th longer, by 11 s at most: see the docs.
+// QuotaUse is a quota with its departures. A quota counts in a window that is 2 % longer, at most 11 s: see the docs.
 type QuotaUse struct {
 	Quota admission.Rate
 	Used  int64     // departures in the window until now
-	Frees time.Time // when it lets the next one go, by the clock of Redis; zero: it does so now
+	Frees time.Time // when it permits the next departure, by the clock of Redis; zero: now
 }
 
-// Left is how many may leave now.
+// Left returns how many departures remain now.
 func (q QuotaUse) Left() int64 { return max(q.Quota.Count-q.Used, 0) }
 
-// IsUp reports whether the quota lets nothing leave at that time.
+// IsUp reports whether the quota is used up at that time.
 func (q QuotaUse) IsUp(now time.Time) bool { return q.Frees.After(now) }
 
-// HoldingQuota returns the quota that holds a departure longest; nil if none does.
+// HoldingQuota returns the quota that holds a departure back longest; nil if none does.
 func HoldingQuota(uses []QuotaUse, now time.Time) *QuotaUse {
 	var longest *QuotaUse
 	for i := range uses {

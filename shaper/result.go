@@ -6,18 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// ResultSettings say what a bucket keeps of the answers to its jobs. It keeps none without a Retention.
+// ResultSettings configure which responses a bucket keeps. Without a Retention it keeps none.
 type ResultSettings struct {
 	Retention time.Duration `setting:"result_retention,redis=result_retention"` // how long the result of a job that ended is kept; 0: not at all
 
-	// Max and Bytes bound the results that are kept or awaited: their number, and the bytes of their heads and bodies. The
-	// flow that has the most of what is short drops its oldest ones; in a bucket without flows, the caller that has the most.
+	// Max and Bytes bound the results that are kept or awaited: their number, and the bytes of their heads and bodies. Above a bound, the flow that
+	// uses most of it drops its oldest results; in a bucket without flows, the caller that uses most.
 	Max   int64 `setting:"results_max,redis=results_max"`
 	Bytes int64 `setting:"results_bytes,bytes,redis=results_bytes"`
 
-	// MaxBody is how many bytes of an answer's body are read for a result, whether it is kept or awaited. The rest is
-	// cut, and the result says so. With 0 a result has neither body nor headers, and is kept of each job that ended, answered or not: a log
-	// of deliveries.
+	// MaxBody is how many bytes of a response body are read for a result, kept or awaited. The rest is cut, and the result says so. With 0 results
+	// have neither body nor headers, and one is kept for each job that ended, with or without a response: a delivery log.
 	MaxBody int64 `setting:"max_result,bytes"`
 }
 
@@ -28,7 +27,7 @@ const (
 	MaxResultBody   = 4 << 20 // one script writes it
 )
 
-// DefaultResultSettings keep nothing; once there is a Retention, 10,000 results in 64 MiB at most.
+// DefaultResultSettings returns settings that keep nothing. With a Retention, they keep at most 10,000 results in 64 MiB.
 func DefaultResultSettings() ResultSettings {
 	return ResultSettings{Max: 10_000, Bytes: 64 << 20, MaxBody: 256 << 10}
 }
@@ -45,19 +44,19 @@ func (r ResultSettings) validate() []error {
 	return f.errs
 }
 
-// Answer is what the downstream answered to an attempt.
+// Answer is the response of the downstream to an attempt.
 type Answer struct {
 	Status  int
 	Headers map[string][]string
 	Body    []byte
-	Cut     bool // the body has more than was read: it was too long, or it broke off
-	Broken  bool // it broke off before what was to be read of it
+	Cut     bool // the body is incomplete: it was too long, or it broke off
+	Broken  bool // it broke off before the wanted bytes were read
 
-	// Base is the URL below which the request went, where its flow has one of its own; else "".
+	// Base is the URL below which the request went, if its flow has its own; else "".
 	Base string
 }
 
-// JobResult is how a job ended, done, dead or dropped, and what was answered to its last attempt.
+// JobResult is how a job ended (done, dead or dropped), with the response to its last attempt.
 type JobResult struct {
 	ID     string
 	Bucket string
@@ -66,16 +65,16 @@ type JobResult struct {
 	Owner  Owner // its caller
 	State  State // done, dead or dropped
 
-	// Answer is what the downstream answered; nil if it did not. To an API, 404 is an answer.
+	// Answer is the response of the downstream; nil if there was none. To an API, 404 is a response.
 	Answer *Answer
 
-	// Of a job that is dead, or that was sent once and got no answer: one of the Cause constants, the word of the worker, and a sentence.
+	// For a job that is dead, or was sent once without a response: a Cause constant, the worker's word, and a sentence.
 	Cause  string
 	Reason string
 	Detail string
 
-	// Earlier are how the deliveries before the last one ended, the oldest first, of a job that is done and whose result is kept: as many as
-	// [RetryPolicy.KeepAttempts], in 2 KiB at most.
+	// Earlier holds the outcomes of the previous deliveries of a done job, the oldest first, if its result is kept: up to [RetryPolicy.KeepAttempts],
+	// in 2 KiB at most.
 	Earlier []JobAttempt
 
 	Attempts int           // deliveries, the last one included
@@ -84,7 +83,7 @@ type JobResult struct {
 	Took     time.Duration // from then until it had ended
 }
 
-// Deliveries are Earlier and the last delivery, if one departed.
+// Deliveries returns Earlier and the last delivery, if one departed.
 func (r *JobResult) Deliveries() []JobAttempt {
 	if r.Departed.IsZero() {
 		return r.Earlier
@@ -105,7 +104,7 @@ func (r *JobResult) Deliveries() []JobAttempt {
 	return append(slices.Clone(r.Earlier), last)
 }
 
-// ResultJSON is a [JobResult] in JSON, as the HTTP API answers it and as callbacks tell it.
+// ResultJSON is the JSON form of a [JobResult], in the HTTP API and in callbacks.
 type ResultJSON struct {
 	ID     string `json:"id"`
 	Bucket string `json:"bucket"`
@@ -140,7 +139,7 @@ type ResultJSON struct {
 	Took float64 `json:"took_seconds"`
 }
 
-// JSON is the result as JSON has it: the body as text if it is that, and times in UTC to the microsecond.
+// JSON returns the result in its JSON form: the body as text if it is valid UTF-8, and times in UTC to the microsecond.
 func (r *JobResult) JSON() *ResultJSON {
 	view := &ResultJSON{
 		ID: r.ID, Bucket: r.Bucket, Flow: r.Flow, Group: r.Group, State: r.State, Cause: r.Cause, Reason: r.Reason, Detail: r.Detail, Attempts: r.Attempts,
@@ -157,7 +156,7 @@ func (r *JobResult) JSON() *ResultJSON {
 	return view
 }
 
-// micros is a time in UTC to the microsecond, as Redis has it. The zero time is absent.
+// micros returns a time in UTC to the microsecond, as in Redis, and nil for the zero time.
 func micros(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

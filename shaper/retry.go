@@ -19,20 +19,18 @@ const (
 type RetryPolicy struct {
 	MaxAttempts int           `setting:"max_attempts,redis=max_attempts"` // deliveries, the first included, 1 to MaxTries
 	MinBackoff  time.Duration `setting:"min_backoff"`                     // upper bound of the first delay, doubled each time
-	MaxBackoff  time.Duration `setting:"max_backoff"`                     // upper bound of any delay, also one that was asked for; at most MaxDelay
+	MaxBackoff  time.Duration `setting:"max_backoff"`                     // upper bound of any delay, including one that the downstream asked for; at most MaxDelay
 
-	// Schedule, if it has waits, replaces the doubling: the first is the wait after the first attempt. After
-	// the last wait of the schedule, every further wait is as long as that one. Each wait is from 1ms to
-	// MaxBackoff. [RetryPolicy.WithSchedule] sets the other fields to fit.
+	// Schedule, if not empty, replaces the doubling: its first entry is the wait after the first attempt. The last entry repeats. Each wait is from
+	// 1ms to MaxBackoff. [RetryPolicy.WithSchedule] adjusts the other fields.
 	Schedule []time.Duration `setting:"schedule"`
 
-	// MaxAge is the time since its first attempt after which a job is not tried again: it becomes a dead letter
-	// when its turn comes. Time before the first attempt does not count, so a job that was never tried is never
-	// too old. It is MinMaxAge to MaxDelay, or 0 for no bound. Without a bound, a receiver that answers 429
-	// with a time for ever keeps the job for ever.
+	// MaxAge is the time since its first attempt after which a job is not tried again: it becomes a dead letter when its turn comes. Time before the
+	// first attempt does not count, so a job that was never tried is never too old. It is MinMaxAge to MaxDelay, or 0 for no bound. Without a bound,
+	// a receiver that always responds 429 with a time keeps the job forever.
 	MaxAge time.Duration `setting:"max_age,redis=max_age"`
 
-	// KeepAttempts is how many outcomes of a job that is not done are kept, the last ones, 0 to MaxKeepAttempts.
+	// KeepAttempts is how many of the latest outcomes of an unfinished or dead job are kept, 0 to MaxKeepAttempts.
 	KeepAttempts int `setting:"keep_attempts,redis=keep_attempts"`
 }
 
@@ -43,8 +41,8 @@ func DefaultRetryPolicy() RetryPolicy {
 	}
 }
 
-// WithSchedule returns the policy with these waits. MaxAttempts is one more than there are waits. MaxBackoff is raised,
-// if it is lower, so that the longest wait fits with its jitter. Without waits it returns the policy as it is.
+// WithSchedule returns the policy with these waits, and with one more attempt than waits. If MaxBackoff is too low for the longest wait and its
+// jitter, it is raised. Without waits the policy is unchanged.
 func (p RetryPolicy) WithSchedule(waits ...time.Duration) RetryPolicy {
 	if len(waits) == 0 {
 		return p
@@ -80,7 +78,7 @@ func (p RetryPolicy) Validate() error {
 	return errors.Join(f.errs...)
 }
 
-// jitterShare is the part of a wait of a schedule by which it is lengthened or shortened at most: a tenth.
+// jitterShare divides a wait of a schedule: the jitter is at most 10 % in either direction.
 const jitterShare = 10
 
 // Delay returns how long to wait after the attempt-th delivery (1 is the first) has failed, at most MaxBackoff. random is in
@@ -90,9 +88,9 @@ const jitterShare = 10
 // Jitter"). The bound is MinBackoff, doubled with each attempt, up to MaxBackoff: 5s, 10s, 20s, 40s. The delay is random
 // times the bound.
 //
-// A schedule is obeyed with a jitter of 10 % to either side, so that jobs that failed together come back apart.
+// A schedule has a jitter of 10 % in either direction, so that jobs that failed together are retried apart.
 //
-// A Retry-After of the downstream is obeyed up to MaxBackoff: the delay is the longer of the two.
+// A Retry-After of the downstream is obeyed up to MaxBackoff: Delay returns the longer of the two.
 func (p RetryPolicy) Delay(attempt int, retryAfter time.Duration, random float64) time.Duration {
 	attempt = max(attempt, 1)
 	var delay time.Duration

@@ -2,11 +2,11 @@ package shaper
 
 import "fmt"
 
-// Why jobs are returned whose permits were void before they departed. Each of these slots is lost.
+// Reasons of jobs that were returned because their permits were void before they departed. Each of these slots is lost.
 const (
-	ReasonLateConnect = "late_connect" // the worker was not ready in time: it connected for too long
-	ReasonLateProcess = "late_process" // the process was late for the slot: it stood still, or its processors were busy
-	ReasonLateRedis   = "late_redis"   // the slot had passed when the claim's reply came
+	ReasonLateConnect = "late_connect" // the worker was not ready in time: connecting took too long
+	ReasonLateProcess = "late_process" // the process was late for the slot: it stalled, or its CPUs were busy
+	ReasonLateRedis   = "late_redis"   // the slot had passed when the claim's reply arrived
 )
 
 // LateReasons lists these reasons.
@@ -14,13 +14,13 @@ func LateReasons() []string {
 	return []string{ReasonLateConnect, ReasonLateProcess, ReasonLateRedis}
 }
 
-// LatePermits counts the permits of a bucket in some time, and why some of them were returned unused.
+// LatePermits counts the permits of a bucket in some time, and how many were returned unused, by reason.
 type LatePermits struct {
 	Departed int64            // requests
 	Late     map[string]int64 // by [LateReasons]
 }
 
-// returnedMatters is the share of permits from which on returned ones hold a bucket back.
+// returnedMatters is the share of returned permits above which they hold a bucket back.
 const returnedMatters = 0.05
 
 // Share returns the share of permits that were returned unused.
@@ -35,10 +35,10 @@ func (l *LatePermits) Share() float64 {
 	return float64(late) / float64(late+l.Departed)
 }
 
-// HoldBack reports whether so many permits were returned that the bucket misses its rate.
+// HoldBack reports whether the share of returned permits is so high that the bucket misses its rate.
 func (l *LatePermits) HoldBack() bool { return l.Share() >= returnedMatters }
 
-// String says how many permits were returned, and why; "" where none were.
+// String returns how many permits were returned, and why; "" if none were.
 func (l *LatePermits) String() string {
 	share := l.Share()
 	if share == 0 {

@@ -15,16 +15,16 @@ import (
 
 // Bounds of schedules.
 const (
-	MaxSchedules       = 1000     // of a bucket
+	MaxSchedules       = 1000     // per bucket
 	MaxScheduleBytes   = 64 << 10 // of the payload
-	maxDefinitionBytes = 96 << 10 // of all of it, as Redis has it
+	maxDefinitionBytes = 96 << 10 // of the whole definition, as stored in Redis
 )
 
-// Schedule enqueues a job at the times of a cron line. Any number of dispatchers look after the schedules of their buckets, and exactly
-// one of them enqueues the job of a fire. The clock is that of Redis.
+// Schedule enqueues a job at the times of a cron line, by the clock of Redis. Any number of dispatchers may fire the schedules of their buckets;
+// exactly one of them enqueues the job of each fire.
 //
-// The limits of the bucket are not asked, as no caller sends the job. Its bounds hold: while the bucket is full the fire stays due,
-// until its job gets in or CatchUp gives it up.
+// The bucket's limits do not apply, as no caller sends the job. Its bounds do: while the bucket is full, the fire stays due until its job is enqueued
+// or CatchUp gives it up.
 type Schedule struct {
 	Name     string           `json:"name"`               // unique among all schedules of a configuration
 	Cron     string           `json:"cron"`               // see schedule.Parse
@@ -34,7 +34,7 @@ type Schedule struct {
 	Job      ScheduledJob     `json:"job"`
 }
 
-// ScheduledJob is the job of each fire of a schedule: see [Job].
+// ScheduledJob holds the fields of a schedule's jobs: see [Job].
 type ScheduledJob struct {
 	Flow        string              `json:"flow,omitempty"`
 	Group       string              `json:"group,omitempty"`
@@ -47,10 +47,10 @@ type ScheduledJob struct {
 	ExpiresIn   time.Duration       `json:"expires_in,omitempty"`
 }
 
-// Rule says when the schedule fires. An error says what is wrong with Cron or Timezone.
+// Rule returns the rule of when the schedule fires. The error names what is wrong with Cron or Timezone.
 func (s Schedule) Rule() (*schedule.Rule, error) { return schedule.Parse(s.Cron, s.Timezone, s.Name) }
 
-// CatchesUp is CatchUp, or what it means where it is empty.
+// CatchesUp returns CatchUp, or its default.
 func (s Schedule) CatchesUp() schedule.CatchUp {
 	if s.CatchUp == "" {
 		return schedule.CatchUpLast
@@ -58,7 +58,7 @@ func (s Schedule) CatchesUp() schedule.CatchUp {
 	return s.CatchUp
 }
 
-// JobOf is the job of one fire, without its id.
+// JobOf returns the job of one fire, without its id.
 func (s Schedule) JobOf(bucket string) Job {
 	j := s.Job
 	return Job{
@@ -67,11 +67,11 @@ func (s Schedule) JobOf(bucket string) Job {
 	}
 }
 
-// ScheduleJobID is the id of the job of a fire of a schedule, such as "schedule-nightly-20261123T020000Z". An id of a fire that an
-// operator asked for has microseconds.
+// ScheduleJobID returns the id of the job of a fire, such as "schedule-nightly-20261123T020000Z". The id of a fire that an operator requested
+// includes microseconds.
 func ScheduleJobID(name string, fire time.Time) string {
 	safe := strings.ReplaceAll(name, ".", "_")
-	if safe != name { // another one may have the underscores
+	if safe != name { // another schedule's name may have the underscores
 		sum := sha256.Sum256([]byte(name))
 		safe += "-" + hex.EncodeToString(sum[:4])
 	}
@@ -131,49 +131,49 @@ func (b *Bucket) validateSchedules() (errs []error) {
 	return errs
 }
 
-// ScheduleInfo is a schedule with its state, as operators see it.
+// ScheduleInfo is a schedule with its state, for operators.
 type ScheduleInfo struct {
 	Schedule
 	Bucket   string
-	Orphaned bool // the configuration does not have the bucket: the schedule does not fire
+	Orphaned bool // the configuration lacks the bucket: the schedule does not fire
 
 	Source        ScheduleSource
-	Made          time.Time // of one that was made through the API: when it was made or changed last
+	Made          time.Time // of a schedule of the API: when it was made or last changed
 	MadeBy        string    // by whom
-	ConfiguredToo bool      // the configuration has one of this name too, which comes when this one is removed
+	ConfiguredToo bool      // the configuration has a schedule of this name too, which applies once this one is removed
 
-	Next         []time.Time // the next five fires; none while it is paused or orphaned, or before a dispatcher has seen it
-	Paused       time.Time   // since when; zero: it is not
+	Next         []time.Time // the next five fires; none while it is paused or orphaned, or before a dispatcher has read it
+	Paused       time.Time   // since when; zero: not paused
 	PausedBy     string
 	PausedReason string
-	Blocked      string    // why the job of the fire that is due has not got in; "" it has, or none is due
-	Requested    time.Time // when an operator asked for a fire that has not been yet; zero: none did
-	Last         time.Time // the last fire whose job got in; zero: none
+	Blocked      string    // why the job of the due fire was refused; "" it was not, or no fire is due
+	Requested    time.Time // when an operator requested a fire that is still pending; zero: none did
+	Last         time.Time // the last fire whose job was enqueued; zero: none
 	LastJob      string    // its id
 
-	Fired, Missed, Skipped int64 // since the schedule is known
+	Fired, Missed, Skipped int64 // since Redis has known the schedule
 }
 
-// ScheduleSource says where a schedule comes from.
+// ScheduleSource is where a schedule was defined.
 type ScheduleSource string
 
 // The sources of schedules.
 const (
 	ScheduleOfConfig ScheduleSource = "config"
-	ScheduleOfAPI    ScheduleSource = "api" // it stays until it is removed there
+	ScheduleOfAPI    ScheduleSource = "api" // kept until it is removed by the API
 )
 
-// StateForgotten stands for the state of a job that has ended, and whose id is no longer remembered: see DedupeWindow of [Bucket].
+// StateForgotten is the state of an ended job whose id is no longer remembered: see DedupeWindow of [Bucket].
 const StateForgotten State = "unknown"
 
-// ScheduleOutcome is what became of a fire.
+// ScheduleOutcome is the result of a fire.
 type ScheduleOutcome string
 
 // The outcomes of a fire.
 const (
-	ScheduleFired   ScheduleOutcome = "fired"   // its job got in
+	ScheduleFired   ScheduleOutcome = "fired"   // its job was enqueued
 	ScheduleMissed  ScheduleOutcome = "missed"  // it was given up
-	ScheduleSkipped ScheduleOutcome = "skipped" // the job of the one before was unfinished
+	ScheduleSkipped ScheduleOutcome = "skipped" // the job of the previous fire was unfinished
 )
 
 // ScheduleOutcomes lists them.
@@ -181,21 +181,21 @@ func ScheduleOutcomes() []ScheduleOutcome {
 	return []ScheduleOutcome{ScheduleFired, ScheduleMissed, ScheduleSkipped}
 }
 
-// ScheduleRun is what became of a fire, or of several in a row that were missed.
+// ScheduleRun is the result of a fire, or of several consecutive ones that were missed.
 type ScheduleRun struct {
-	Fire    time.Time // when it was to be; of several the first
-	At      time.Time // when it was decided
-	By      string    // the dispatcher that did
-	AskedBy string    // the operator that asked for it; "" the schedule did
+	Fire    time.Time // its scheduled time; of several fires the first time
+	At      time.Time // when the result was decided
+	By      string    // the dispatcher that decided it
+	AskedBy string    // the operator that requested it; "": the schedule did
 	Outcome ScheduleOutcome
-	Job     string // the id of its job; of a skipped fire that of the unfinished one
-	Count   int64  // of fires that were missed in a row; else 1
-	Jobs    int    // that the fire made: 1 of a fire that fired, else 0
+	Job     string // the id of its job; of a skipped fire the id of the unfinished job
+	Count   int64  // of consecutive missed fires; else 1
+	Jobs    int    // made by the fire: 1 if it fired, else 0
 
-	JobState State // of that job, when it was asked for, or StateForgotten; "" without a job
+	JobState State // current state of that job, or StateForgotten; "" without a job
 
-	Reason string // of a fire that was missed: "late", or why its job did not get in; of one that was skipped: "overlap"
+	Reason string // of a missed fire: "late", or why its job was refused; of a skipped fire: "overlap"
 }
 
-// Lateness is how long after its time the job got in.
+// Lateness returns how long after its time the job was enqueued.
 func (r ScheduleRun) Lateness() time.Duration { return r.At.Sub(r.Fire) }

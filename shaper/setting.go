@@ -9,8 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
-// GroupSettingNames lists the settings that one group may have of its own: those of
-// flows that are not for deliveries.
+// GroupSettingNames lists the settings that a group may override: those of flows without the delivery settings.
 func GroupSettingNames() []FlowSetting {
 	return setting.Changeable[FlowSetting](reflect.TypeFor[OwnBounds]())
 }
@@ -18,8 +17,7 @@ func GroupSettingNames() []FlowSetting {
 // PoolSettings lists the settings of a pool that can be changed at run time, in their order.
 func PoolSettings() []Setting { return setting.Changeable[Setting](reflect.TypeFor[Pool]()) }
 
-// FlowSetting is a setting that one flow may have of its own, named as in the
-// configuration.
+// FlowSetting is a setting that a flow may override, named as in the configuration.
 type FlowSetting string
 
 // The settings of one flow: see [OwnFlow].
@@ -41,11 +39,10 @@ func FlowSettingNames() []FlowSetting {
 	return setting.Changeable[FlowSetting](reflect.TypeFor[OwnFlow]())
 }
 
-// RedactedPath stands for the path and the query of a URL where the URL is shown. No
-// flow and no configuration is given a URL that ends in it.
+// RedactedPath replaces the path and the query of a URL that is shown. No flow and no configuration accepts a URL that ends in it.
 const RedactedPath = "/***"
 
-// RedactedURL is a URL as it is shown: its origin, and RedactedPath for the rest, which may be secret.
+// RedactedURL returns a URL as it is shown: its origin, and RedactedPath for the rest, which may be secret.
 func RedactedURL(text string) string {
 	if text == "" {
 		return ""
@@ -83,14 +80,14 @@ const (
 // Settings lists all settings that can be changed, in their order.
 func Settings() []Setting { return setting.Changeable[Setting](reflect.TypeFor[Bucket]()) }
 
-// Change is what became of a setting.
+// Change is a changed setting.
 type Change struct {
 	Setting Setting `json:"setting"`
 	Before  string  `json:"before"`
 	After   string  `json:"after"`
 }
 
-// Difference is a setting of a process whose value is not the one in force.
+// Difference is a setting of a process that differs from the effective value.
 type Difference struct {
 	Setting Setting `json:"setting"`
 	Here    string  `json:"here"` // in the configuration of that process
@@ -101,23 +98,23 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s %s here, %s in force", d.Setting, d.Here, d.InForce)
 }
 
-// Dissent is a process whose configuration differs from what is in force.
+// Dissent is a process whose configuration differs from the effective settings.
 type Dissent struct {
 	Process     string       `json:"process"` // its program, its number and its host
-	At          time.Time    `json:"at"`      // when it last said so
+	At          time.Time    `json:"at"`      // when it last reported that
 	Differences []Difference `json:"differences"`
 }
 
-// Authorship is the writer of the settings of a bucket, with their last changes and the processes that have other settings.
+// Authorship names the writer of a bucket's settings, with their last changes and the processes that have other settings.
 type Authorship struct {
-	By          string           // the process that wrote them; "": none has, or one of an older version
-	At          time.Time        // when that process started or reloaded; zero: not known
-	Provisional bool             // that process does not own them: the next dispatcher replaces them
-	Changes     []SettingsChange // those of its pool too, newest first; 20 of each at most
+	By          string           // the process that wrote them; "": none, or one of an older version
+	At          time.Time        // when that process started or reloaded; zero: unknown
+	Provisional bool             // that process is read-only, not authoritative: the next dispatcher replaces its settings
+	Changes     []SettingsChange // including those of its pool, the newest first; at most 20 of each
 	Dissents    []Dissent        // processes that have other settings
 }
 
-// SettingsChange is what an owner of settings changed when it started or reloaded its configuration, or what an operator set or reset.
+// SettingsChange is a change of settings by an authoritative process that started or reloaded, or by an operator.
 type SettingsChange struct {
 	At time.Time `json:"at"`
 

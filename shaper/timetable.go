@@ -11,13 +11,13 @@ import (
 // CalendarLine is a line of a bucket's rate calendar: between two times of day the bucket leaks at another rate.
 type CalendarLine struct {
 	From     string         `setting:"from"`     // a time of day, such as "22:00"
-	To       string         `setting:"to"`       // the time of day that comes next after From
-	Days     string         `setting:"days"`     // on which From is, such as "mon-fri" or "sat,sun"; "" means all
+	To       string         `setting:"to"`       // the next such time of day after From
+	Days     string         `setting:"days"`     // the days of From, such as "mon-fri" or "sat,sun"; "" means all
 	Timezone string         `setting:"timezone"` // a name such as "Europe/Paris"; "" means UTC
 	Rate     admission.Rate `setting:"rate"`     // instead of the bucket's
 }
 
-// Plan is when the bucket leaks and how fast: Drain and Calendar, for package schedule.
+// Plan returns when the bucket leaks and how fast: Drain and Calendar, for package schedule.
 func (b Bucket) Plan() schedule.Plan {
 	p := schedule.Plan{Drain: b.Drain}
 	for _, line := range b.Calendar {
@@ -33,7 +33,7 @@ func (b Bucket) validatePlan() (errs []error) {
 	for i, line := range b.Calendar {
 		key := fmt.Sprintf("calendar[%d].rate", i)
 		if line.Rate.IsZero() {
-			continue // the plan says so
+			continue // the plan reports it
 		}
 		if err := line.Rate.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", key, err))
@@ -49,49 +49,49 @@ func (b Bucket) validatePlan() (errs []error) {
 	return errs
 }
 
-// Hours is whether a bucket leaks now, and when that changes.
+// Hours says whether a bucket leaks now, and when that changes.
 type Hours struct {
 	Open  bool
-	Rate  admission.Rate // that holds now or, of a closed bucket, when it opens, as far as that is known
-	Until time.Time      // when that changes; zero: never, as far as is known
-	Opens time.Time      // when it is open next, which may be now; zero: not before an operator drains it
+	Rate  admission.Rate // effective now; of a closed bucket the rate at its opening, as far as known
+	Until time.Time      // when Open or Rate changes; zero: never, as far as known
+	Opens time.Time      // when it is open next, possibly now; zero: not before an operator drains it
 
-	Finish     time.Time // by which jobs are to have left, of a closed bucket in its next window; zero: the window names none
-	FinishJobs int64     // that are to leave by then
-	TooSlow    bool      // the rate that they need is above the one that is allowed; not told of a closed bucket
+	Finish     time.Time // by which its jobs are to have departed, in the current or next window; zero: the window names none
+	FinishJobs int64     // jobs to depart by then
+	TooSlow    bool      // the rate that they need exceeds the allowed one; not set for a closed bucket
 
-	Opened time.Time // of an open bucket: when its window or its drain began; zero: not known, or it is open at all times
+	Opened time.Time // of an open bucket: when its window or drain began; zero: unknown, or it is always open
 }
 
-// Late says why jobs will be left at a finish.
+// Late is why jobs will be left at a finish.
 type Late string
 
-// What Late may be.
+// The values of Late.
 const (
-	NotLate    Late = ""       // all will have left
-	LateRate   Late = "rate"   // the rate that is needed is above the one that is allowed
-	LateBehind Late = "behind" // something keeps jobs, or they depart too slowly
+	NotLate    Late = ""       // all jobs will have departed
+	LateRate   Late = "rate"   // the needed rate exceeds the allowed one
+	LateBehind Late = "behind" // something holds jobs back, or they depart too slowly
 )
 
-// DrainRun is a drain that an operator has asked for.
+// DrainRun is a drain that an operator started.
 type DrainRun struct {
 	ID         string
-	By         string // the operator that asked for it
+	By         string // the operator that started it
 	State      DrainState
 	Since      time.Time
 	Ended      time.Time      // zero while it runs
-	Rate       admission.Rate // zero: the one that is in force
+	Rate       admission.Rate // zero: the effective rate
 	Max        int64          // departures after which it ends; 0: any number
-	Departed   int64          // permits that were handed out: one that is given back counts
+	Departed   int64          // permits handed out, including returned ones
 	UntilEmpty bool
 }
 
-// DrainState is how far a drain is.
+// DrainState is the state of a drain.
 type DrainState string
 
-// What a DrainState may be.
+// The values of DrainState.
 const (
 	DrainRuns    DrainState = "running"
-	DrainDone    DrainState = "done"    // so many jobs have left, or the bucket was empty
+	DrainDone    DrainState = "done"    // Max departures were reached, or the bucket was empty
 	DrainStopped DrainState = "stopped" // by an operator
 )

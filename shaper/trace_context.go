@@ -17,14 +17,14 @@ const (
 	HeaderTraceState  = "Tracestate"
 )
 
-// IsTraceHeader reports whether a header is one of W3C Trace Context, in any case. These are no content of a job: one that is sent again in
+// IsTraceHeader reports whether a header is one of W3C Trace Context, in any case. These headers are no content of a job: a job that is sent again in
 // another trace is the same job.
 func IsTraceHeader(name string) bool {
 	return strings.EqualFold(name, HeaderTraceParent) || strings.EqualFold(name, HeaderTraceState)
 }
 
-// WithTraceContext returns a copy of a job's headers with this Trace Context, and without any of before. state may be "". What the bounds leave no
-// room for is left out: without room for the parent it returns the headers themselves.
+// WithTraceContext returns a copy of a job's headers with this Trace Context in place of any other. state may be "". The state is omitted if it
+// exceeds the bounds. If the parent does not fit, WithTraceContext returns the headers unchanged.
 func WithTraceContext(headers map[string][]string, parent, state string) map[string][]string {
 	lines, size := 1, len(HeaderTraceParent)+len(parent)
 	for name, values := range headers {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// BlockedBy lists all that keeps the job from leaving; nothing if it does not wait.
+// BlockedBy returns everything that holds the job back; nil if it does not wait.
 func (j *JobInfo) BlockedBy() []Blocker {
 	if j.State != StateQueued && j.State != StateScheduled && j.State != StateRetrying {
 		return nil
@@ -29,10 +29,10 @@ func (j *JobInfo) BlockedBy() []Blocker {
 	return by
 }
 
-// returnedOften is how many permits of a job come back before that is a reason: a stop of a dispatcher returns one.
+// returnedOften is how many returned permits of a job count as a reason. A stop of a dispatcher returns one.
 const returnedOften = 3
 
-// turn is what the job waits for in its own queue.
+// turn returns what the job waits for in its own queue.
 func (j *JobInfo) turn() BlockReason {
 	switch {
 	case j.State == StateQueued && j.Position > 0:
@@ -47,7 +47,7 @@ func (j *JobInfo) turn() BlockReason {
 	return BlockBackoff
 }
 
-// jobScope is what the bucket of a job, its group, its flow or its pool says of it.
+// jobScope is the state of one of a job's scopes: its bucket, group, flow or pool.
 type jobScope struct {
 	Scope
 	text                  string // for people
@@ -55,17 +55,17 @@ type jobScope struct {
 	closed                bool
 	disabled, missing     bool
 	inFlight, maxInFlight int64
-	rateFrees             time.Time // when its rate lets the job leave; zero: at once, and in a bucket
-	quotaFrees            time.Time // when its quotas let the job leave; zero: at once, or those of another scope hold longer
+	rateFrees             time.Time // when its rate permits the departure; zero: now, and for a bucket
+	quotaFrees            time.Time // when its quotas permit the departure; zero: now, or another scope's quotas hold longer
 	quotas                []QuotaUse
-	budgetFrees           time.Time // when its budgets let the job leave; zero: at once
+	budgetFrees           time.Time // when its budgets permit the departure; zero: now
 	budgets               []BudgetUse
 	downstream            *Downstream
-	waits                 bool // its rate lets the job leave later than now
+	waits                 bool // its rate permits the departure only later
 }
 
-// scopes are those of the job, in the order in which they are told. The quotas of the bucket and of the flow are one blocker, of the scope
-// whose quota holds longer.
+// scopes returns the scopes of the job, in the order of the report. The quotas of the bucket and the flow are a single blocker, of the scope that
+// holds longer.
 func (j *JobInfo) scopes() []jobScope {
 	bucket := jobScope{
 		Scope: ScopeBucket, text: fmt.Sprintf("bucket %q", j.Bucket), pause: j.Pause, closed: j.Closed, inFlight: j.InFlight, maxInFlight: j.MaxInFlight,
@@ -99,7 +99,7 @@ func (j *JobInfo) scopes() []jobScope {
 	return all
 }
 
-// scope is one of the job's scopes; of one that it does not have, a scope that keeps nothing from leaving.
+// scope returns one of the job's scopes; if the job lacks it, a scope that holds nothing back.
 func (j *JobInfo) scope(scope Scope) *jobScope {
 	for _, s := range j.scopes() {
 		if s.Scope == scope {
@@ -109,7 +109,7 @@ func (j *JobInfo) scope(scope Scope) *jobScope {
 	return &jobScope{Scope: scope}
 }
 
-// because lists a reason of the scope where it holds.
+// because appends a reason of the scope if it holds.
 func (s *jobScope) because(by []Blocker, reason BlockReason, holds bool) []Blocker {
 	if holds {
 		by = append(by, Blocker{s.Scope, reason})
@@ -117,7 +117,7 @@ func (s *jobScope) because(by []Blocker, reason BlockReason, holds bool) []Block
 	return by
 }
 
-// stopped lists why the scope sends nothing at all.
+// stopped returns why the scope sends nothing at all.
 func (s *jobScope) stopped() (by []Blocker) {
 	by = s.because(by, BlockPaused, s.pause != nil)
 	by = s.because(by, BlockClosed, s.closed)
@@ -125,7 +125,7 @@ func (s *jobScope) stopped() (by []Blocker) {
 	return s.because(by, BlockMissing, s.missing)
 }
 
-// used lists the bounds of the scope that are used up.
+// used returns the bounds of the scope that are used up.
 func (s *jobScope) used() (by []Blocker) {
 	by = s.because(by, BlockMaxInFlight, s.maxInFlight > 0 && s.inFlight >= s.maxInFlight)
 	by = s.because(by, BlockPace, !s.rateFrees.IsZero())
@@ -133,19 +133,19 @@ func (s *jobScope) used() (by []Blocker) {
 	return s.because(by, BlockBudget, !s.budgetFrees.IsZero())
 }
 
-// slowed lists how the downstream keeps the job from leaving now.
+// slowed returns how the downstream holds the job back now.
 func (s *jobScope) slowed(now time.Time) (by []Blocker) {
 	d := s.downstream
 	if d == nil {
 		return nil
 	}
-	opened := d.Breaker != BreakerClosed // also when the next departure is the probe, which may fail
+	opened := d.Breaker != BreakerClosed // even if the next departure is the probe, which may fail
 	by = s.because(by, BlockBreakerOpen, opened)
 	by = s.because(by, BlockHeld, !opened && d.HeldAt(now))
 	return s.because(by, BlockAdaptivePace, s.waits && d.Slowed())
 }
 
-// quotaFrees is when the quotas of bucket and flow let the job leave; zero: at once.
+// quotaFrees returns when the quotas of the bucket and the flow permit the departure; zero: now.
 func (j *JobInfo) quotaFrees() time.Time {
 	if j.OfFlow != nil {
 		return latest(j.QuotaFrees, j.OfFlow.QuotaFrees)
@@ -153,21 +153,20 @@ func (j *JobInfo) quotaFrees() time.Time {
 	return j.QuotaFrees
 }
 
-// setAside reports whether claim has set the job aside: a retry has no crashes,
-// as it had an outcome.
+// setAside reports whether the job is parked for its last chance. A retry has no crashes, as its last delivery had an outcome.
 func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= MaxCrashes-1 }
 
 func isPaused(of *JobFlow) bool   { return of != nil && of.Pause != nil }
 func isDisabled(of *JobFlow) bool { return of != nil && of.Disabled != nil }
 func isMissing(of *JobFlow) bool  { return of != nil && of.Missing }
 
-// isStopped reports whether nothing of the job's bucket, group or flow leaves before somebody acts.
+// isStopped reports whether the job's bucket, group or flow sends nothing until an operator acts.
 func (j *JobInfo) isStopped() bool {
 	return j.Pause != nil || isPaused(j.OfGroup) || isPaused(j.OfFlow) || isDisabled(j.OfFlow) || isMissing(j.OfFlow) || j.Closed && j.Opens.IsZero()
 }
 
-// Earliest is the earliest instant at which the job may depart, as far as that can be
-// known; zero while its bucket, group or flow is paused, and if the job does not wait.
+// Earliest returns the earliest instant at which the job may depart, as far as known. It is zero while its bucket, group or flow is paused, and if
+// the job does not wait.
 func (j *JobInfo) Earliest() time.Time {
 	switch {
 	case j.isStopped():
@@ -195,7 +194,7 @@ func (j *JobInfo) Earliest() time.Time {
 	return time.Time{}
 }
 
-// Why says in a sentence why the job is not on its way yet.
+// Why explains in a sentence why the job is not in flight yet.
 func (j *JobInfo) Why() string {
 	switch j.State {
 	case StateQueued, StateScheduled, StateRetrying:
@@ -264,7 +263,7 @@ func (j *JobInfo) why(by Blocker) string {
 	return j.whyTurn(by.Reason)
 }
 
-// whyTurn says what the job waits for in its own queue.
+// whyTurn explains what the job waits for in its own queue.
 func (j *JobInfo) whyTurn(reason BlockReason) string {
 	switch reason {
 	case BlockAhead:
@@ -289,7 +288,7 @@ func (j *JobInfo) whyTurn(reason BlockReason) string {
 	return ""
 }
 
-// beyondHours says why no time is known of a job that nothing stops: the stored timetable of its bucket ends before its turn.
+// beyondHours explains why no time is known of a job that nothing stops: the stored timetable of its bucket ends before its turn.
 func (j *JobInfo) beyondHours() string {
 	if !j.ETA.IsZero() || j.isStopped() {
 		return ""
@@ -305,7 +304,7 @@ func (j *JobInfo) quotaText(uses []QuotaUse) string {
 	return "a quota"
 }
 
-// budgetText says for which budget the job waits.
+// budgetText explains for which budget the job waits.
 func (j *JobInfo) budgetText(s *jobScope) string {
 	held := HoldingBudget(s.budgets, j.Now)
 	if held == nil {
@@ -322,7 +321,7 @@ func (j *JobInfo) budgetText(s *jobScope) string {
 	if named && reserves <= held.Free() {
 		text += ", but they are spread over the window"
 	}
-	if j.Position > 0 { // those ahead of it will take of it
+	if j.Position > 0 { // the jobs ahead of it use the budget too
 		return text + "; without those ahead it may leave at " + clockText(held.Frees)
 	}
 	return text + "; it may leave at " + clockText(held.Frees)

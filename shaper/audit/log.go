@@ -20,17 +20,17 @@ type Log struct {
 	book    book
 }
 
-// NewLog returns a log of changes. It makes no round trip. timeout is that of one call; 0 means two seconds.
+// NewLog returns a log of changes, without a round trip. timeout bounds one call; 0 means two seconds.
 func NewLog(client redis.UniversalClient, timeout time.Duration) *Log {
 	const usual = 2 * time.Second
 	return &Log{client, cmp.Or(timeout, usual), changes}
 }
 
-// Logins returns the log of logins, which remove no record of a change. Equal logins of one hour have one record, which counts them.
+// Logins returns the log of logins, which never remove the record of a change. Equal logins of one hour share a record that counts them.
 func (l *Log) Logins() *Log { return &Log{l.redis, l.timeout, logins} }
 
-// Begin writes the record of an operation before its first change. One round trip. Without it the operation must not be carried out: when Redis
-// is down it returns an error after the timeout at most.
+// Begin writes the record of an operation before its first change, in one round trip. If it fails, do not carry out the operation: when Redis is down
+// it returns an error after at most the timeout.
 func (l *Log) Begin(ctx context.Context, r *Record) error {
 	if r.ID == "" {
 		r.ID = uuid.NewString()
@@ -43,10 +43,9 @@ func (l *Log) Begin(ctx context.Context, r *Record) error {
 	return err
 }
 
-// End writes what became of an operation: r has its outcome, and in Count what this request has changed. One round trip. It goes on when ctx ends.
-// Where it fails the record stays [Begun]. An operation that changed nothing, and is not part of another one, is counted in one record for each hour,
-// author, address, operation, bucket and outcome: r then has the id of that record, whose texts are from the last of them. An author has 20 such
-// records in an hour, and two more, by outcome, for what would begin a further one.
+// End writes the outcome of an operation: r.Outcome, and in r.Count the changes of this request. It takes one round trip, and continues after ctx
+// ends. If it fails, the record stays [Begun]. An operation that changed nothing, and is not part of another one, is only counted: one record per
+// hour, author, address, operation, bucket and outcome. r then gets the id of that record, which has the texts of the last such operation.
 func (l *Log) End(ctx context.Context, r *Record) error {
 	_, err := l.write(context.WithoutCancel(ctx), r, true)
 	return err
@@ -69,7 +68,7 @@ func (l *Log) write(ctx context.Context, r *Record, ends bool) (joined bool, err
 		l.book.changed.share, l.book.changed.most, l.book.nothing.share, l.book.nothing.most,
 	}
 	reply, err := lua.RecordOperation.Numbers(ctx, l.redis, l.book.keys, args...)
-	if err != nil && ctx.Err() == nil { // the reply may be lost, and a repeated call changes nothing
+	if err != nil && ctx.Err() == nil { // the reply may be lost, and a repeated call has no further effect
 		reply, err = lua.RecordOperation.Numbers(ctx, l.redis, l.book.keys, args...)
 	}
 	if err != nil {

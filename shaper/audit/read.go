@@ -14,7 +14,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// ErrCursor says that a cursor is none of [Log.Records].
+// ErrCursor is returned for a cursor that [Log.Records] did not return.
 var ErrCursor = errors.New("the cursor is none: use the next of the answer before")
 
 // entry is a record in a list.
@@ -23,7 +23,7 @@ type entry struct {
 	id string
 }
 
-// name is the cursor of the entries before an entry.
+// name returns the cursor of the entries older than this one.
 func (e entry) name() string { return strconv.FormatInt(e.at, 10) + "-" + e.id }
 
 func cursorOf(text string) (after *entry, err error) {
@@ -116,7 +116,7 @@ func (l *Log) page(ctx context.Context, bucket string, after *entry, n int) (ent
 	return entries, found, more, nil
 }
 
-// entries returns the entries of a list behind a cursor.
+// entries returns the entries of a list that follow a cursor.
 func (l *Log) entries(ctx context.Context, bucket string, after *entry, most int) ([]entry, error) {
 	list := "all"
 	if bucket != "" {
@@ -139,7 +139,7 @@ func (l *Log) entries(ctx context.Context, bucket string, after *entry, most int
 	return entries, nil
 }
 
-// texts returns what is stored of entries, nil of records that were removed meanwhile.
+// texts returns the stored texts of entries, nil for records that were removed meanwhile.
 func (l *Log) texts(ctx context.Context, entries []entry) ([]any, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -151,7 +151,7 @@ func (l *Log) texts(ctx context.Context, entries []entry) ([]any, error) {
 	return l.redis.HMGet(ctx, l.book.keys[1], ids...).Result()
 }
 
-// Fields of the head of a record: see lua/record_operation.lua.
+// Fields of the head of a record's text: see lua/record_operation.lua.
 const (
 	headFields  = 10
 	fieldSeal   = 5
@@ -172,7 +172,7 @@ func read(stored any, began int64) (r Record, isThere bool) {
 		return r, false
 	}
 	r.Count, _ = strconv.ParseInt(fields[fieldCount], 10, 64)
-	if r.Count > 0 && (r.Outcome == Nothing || r.Outcome == Refused) { // its last part changed nothing, and those before have
+	if r.Count > 0 && (r.Outcome == Nothing || r.Outcome == Refused) { // the last part changed nothing, and earlier parts did
 		r.Outcome = Done
 	}
 	newest, _ := strconv.ParseInt(fields[fieldNewest], 10, 64)

@@ -16,15 +16,15 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// Outcome is how an operation has ended.
+// Outcome is how an operation ended.
 type Outcome string
 
 // The outcomes.
 const (
-	Begun   Outcome = "begun"   // it goes on, or its process died: whatever it has changed by then is changed
-	Done    Outcome = "done"    // it has changed something
+	Begun   Outcome = "begun"   // it is under way, or its process died after any part of its changes
+	Done    Outcome = "done"    // it changed something
 	Nothing Outcome = "nothing" // there was nothing to change
-	Refused Outcome = "refused" // it was wrong, or not possible
+	Refused Outcome = "refused" // it was invalid, or not possible
 	Failed  Outcome = "failed"  // it broke off
 )
 
@@ -68,23 +68,23 @@ type Record struct {
 	// When the last of these began. Of an operation in parts, when the last part was recorded. Absent where that is within a minute of its begin.
 	Last time.Time `json:"last,omitzero"`
 
-	// Share names the author whose share of the log the record takes; "" is Author.
+	// Share names the author to whose share of the log the record counts; "" is Author.
 	Share string `json:"-"`
 
-	// NoBucket says that the bucket of Object does not exist: the record is in no list of a bucket.
+	// NoBucket says that the bucket of Object does not exist: the record is in no bucket's list.
 	NoBucket bool `json:"-"`
 
-	part      string // of the request that is carried out
-	seal      string // of all parts; "" the operation has one part
-	secret    string // by which the next part joins
-	continues string // the record that this part is to join, and the secret that the client shows
+	part      string // of the request under way
+	seal      string // digest of what all parts have in common; "": the operation has one part
+	secret    string // with which the next part joins
+	continues string // the record that this part joins, and the secret that the client sent
 	shown     string
 	joined    bool
 }
 
-// InParts says that a client makes the operation in several requests, which have one record. token is that of the part before, "" of the first one.
-// A part joins the record of an earlier one within ten minutes, and within a day of the first one, if it shows its token and if both are of one author, address and request id, and ask
-// the same of the same object. Any other part begins a record of its own.
+// InParts says that a client makes the operation in several requests with one record. token is the previous part's Token, "" for the first part. A
+// part joins an earlier record within ten minutes if it has its token. Author, address, request id, object and what is asked for must be equal too.
+// Any other part begins its own record.
 func (r *Record) InParts(token string) {
 	asked := maps.Clone(r.Asked)
 	delete(asked, "cursor")
@@ -97,7 +97,7 @@ func (r *Record) InParts(token string) {
 
 const maxToken = 100
 
-// Token is what the next part of the operation shows to join the record, "" of an operation that has one part. It is known when the part has begun.
+// Token returns the token with which the next part joins the record, "" if the operation has one part. Call it after Begin.
 func (r *Record) Token() string {
 	if r.seal == "" {
 		return ""
@@ -105,10 +105,10 @@ func (r *Record) Token() string {
 	return r.ID + "." + r.secret
 }
 
-// owner is a digest of the author whose share the record takes.
+// owner returns a digest of the author to whose share the record counts.
 func (r *Record) owner() string { return digest(cmp.Or(r.Share, r.Author)) }
 
-// digest is a short digest of values.
+// digest returns a short digest of values.
 func digest(values ...any) string {
 	text, _ := json.Marshal(values) // texts, numbers and lists of them always marshal
 	sum := sha256.Sum256(text)
@@ -116,7 +116,7 @@ func digest(values ...any) string {
 	return hex.EncodeToString(sum[:bytes])
 }
 
-// text is the record as Redis has it, within its bounds.
+// text returns the record as Redis stores it, within its bounds.
 func (r *Record) text() string {
 	for length, entries := maxText, maxEntries; ; length, entries = length/2, entries/2 { //nolint:mnd // it ends: texts without entries are short
 		text := r.within(length, entries)
@@ -126,7 +126,7 @@ func (r *Record) text() string {
 	}
 }
 
-// within is the record with texts and lists of bounded length.
+// within returns the record with texts and lists of bounded length.
 func (r *Record) within(length, entries int) string {
 	short := func(text string) string { return cut(text, length) }
 	c := *r
@@ -162,7 +162,7 @@ func (r *Record) within(length, entries int) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// cut returns a text that takes at most length bytes as JSON, without quotation marks: of a longer one its beginning.
+// cut returns a text that takes at most length bytes as JSON, without quotation marks. A longer text is cut and ends in dots.
 func cut(text string, length int) string {
 	const dots = "…"
 	end, size := 0, 0
@@ -180,7 +180,7 @@ func cut(text string, length int) string {
 	return text
 }
 
-// jsonLength returns how many bytes a character of a text takes as JSON, at most.
+// jsonLength returns how many bytes a character takes as JSON, at most.
 func jsonLength(r rune, width int) int {
 	const mark, escaped = len(`\"`), len(`\u0001`)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// callWorker survives a worker that panics, or that gives no result.
+// callWorker calls the worker, and turns a panic or a missing result into an outcome.
 func (v *deliverer) callWorker(ctx context.Context, job *leased, outcome *shaper.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -25,7 +25,7 @@ func panicked(p any) shaper.Outcome {
 	return shaper.Retry("panic", fmt.Sprint("the worker panicked: ", p))
 }
 
-// prepare gives a job what the worker may ask it for. ctx is that of the delivery.
+// prepare sets what the worker may call on the attempt. ctx is the context of the delivery.
 func (v *deliverer) prepare(ctx context.Context, job *leased) {
 	job.Permit(job.slot, job.validFor(), job.depart)
 	job.Space(func() bool { return v.departures.wait(ctx, v.Settings.Load(), job) })
@@ -34,7 +34,7 @@ func (v *deliverer) prepare(ctx context.Context, job *leased) {
 	job.Lend(func() string { return v.ticketOf(job) })
 }
 
-// check replaces an outcome without a result that there is.
+// check replaces an outcome whose result is invalid.
 func check(outcome *shaper.Outcome) {
 	if outcome.Result < shaper.ResultDone || outcome.Result > shaper.ResultHandedOver {
 		*outcome = shaper.Retry("no_result", fmt.Sprintf("the worker answered result %d", outcome.Result))

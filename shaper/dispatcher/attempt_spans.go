@@ -25,7 +25,7 @@ func newAttemptTracer(provider trace.TracerProvider, sendIsParent bool) *attempt
 	return &attemptTracer{tracing.Tracer(provider), sendIsParent}
 }
 
-// begin starts the span of an attempt at jobs, which were enqueued in the spans sent.
+// begin starts the span of an attempt. sent are the spans in which the jobs were enqueued.
 func (t *attemptTracer) begin(ctx context.Context, jobs request, sent []trace.SpanContext) (context.Context, trace.Span) {
 	first := jobs[0]
 	attributes := tracing.Place(tracing.Attributes(tracing.Process, first.Bucket), first.Flow, first.Group)
@@ -50,7 +50,7 @@ func (t *attemptTracer) begin(ctx context.Context, jobs request, sent []trace.Sp
 	return ctx, span
 }
 
-// linksOf links each job to the span in which it was enqueued. A job that was enqueued without tracing has none.
+// linksOf returns links from the jobs to the spans in which they were enqueued. A job that was enqueued without tracing has none.
 func linksOf(jobs request, sent []trace.SpanContext) []trace.Link {
 	links := make([]trace.Link, 0, len(jobs))
 	for i, job := range jobs {
@@ -66,7 +66,7 @@ func linksOf(jobs request, sent []trace.SpanContext) []trace.Link {
 	return links
 }
 
-// endAttempt ends a span with the outcomes of its jobs. A batch that has failed in part is an error.
+// endAttempt ends a span with the outcomes of its jobs. A batch that failed in part is an error.
 func endAttempt(span trace.Span, outcomes []shaper.Outcome) {
 	defer span.End()
 	if !span.IsRecording() {
@@ -95,16 +95,15 @@ func endAttempt(span trace.Span, outcomes []shaper.Outcome) {
 	}
 }
 
-// isFailure reports whether an attempt with this result is an error. A job that goes back unsent, or that waits for a time that its
-// downstream named, is none.
+// isFailure reports whether an attempt with this result is an error. Returned jobs, and jobs held because their downstream asked to wait, are not.
 func isFailure(result shaper.Result) bool {
 	return result == shaper.ResultRetry || result == shaper.ResultDead || result == shaper.ResultDropped
 }
 
-// permitSpan is the span of the attempt of a [Permit], from the moment at which the permit may be used.
+// permitSpan is the span of the attempt of a [Permit]. It starts when the permit may be used.
 type permitSpan struct{ trace.Span }
 
-// begin starts the span, and puts it into the context of the lease.
+// begin starts the span, and adds it to the context of the lease.
 func (s *permitSpan) begin(p *Permit) {
 	spans := p.permits.leases.spans
 	if spans == nil {
@@ -113,7 +112,7 @@ func (s *permitSpan) begin(p *Permit) {
 	p.lease.ctx, s.Span = spans.begin(p.lease.ctx, request{p.lease.job}, []trace.SpanContext{p.awaited.Sent()})
 }
 
-// headers are those of a job, with the context of the span.
+// headers returns a job's headers with the context of the span.
 func (s *permitSpan) headers(of map[string][]string) map[string][]string {
 	if s.Span == nil {
 		return of

@@ -10,12 +10,11 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// deliverBatch has the worker deliver jobs as a batch. Jobs that a hash took for alike, or that an older program stored, may not
-// agree: they go back.
+// deliverBatch makes the worker deliver jobs as a batch. Jobs with a hash collision, or stored by an older program, may not agree: they are returned.
 func (v *deliverer) deliverBatch(ctx context.Context, jobs request) []shaper.Outcome {
 	worker, ok := (*v.worker.Load()).(shaper.BatchWorker)
 	outcomes := jobs.returned("no_company")
-	if !ok { // a reload took the batches from the bucket
+	if !ok { // a reload disabled batches in the bucket
 		v.callWorker(ctx, jobs[0], &outcomes[0])
 		return outcomes
 	}
@@ -29,7 +28,7 @@ func (v *deliverer) deliverBatch(ctx context.Context, jobs request) []shaper.Out
 		if i > 0 && !job.Agrees(&first.Attempt) {
 			continue
 		}
-		job.Own = first.Own // the claim tells it once
+		job.Own = first.Own // the claim returns it once per batch
 		v.prepare(ctx, job)
 		if i > 0 { // the batch departs once
 			job.Permit(job.slot, job.validFor(), nil)
@@ -59,7 +58,7 @@ func (v *deliverer) deliverBatch(ctx context.Context, jobs request) []shaper.Out
 	return outcomes
 }
 
-// callBatchWorker survives a worker that panics.
+// callBatchWorker calls the worker, and turns a panic into outcomes.
 func (v *deliverer) callBatchWorker(ctx context.Context, worker shaper.BatchWorker, batch *shaper.Batch) (outcomes []shaper.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -73,11 +72,10 @@ func (v *deliverer) callBatchWorker(ctx context.Context, worker shaper.BatchWork
 	return worker.DeliverBatch(ctx, batch)
 }
 
-// signalFailedToo is the signal of a job whose request failed, which another job of the batch tells: see lua/settle.lua.
+// signalFailedToo is the signal of a job whose failed request is already counted by another job of the batch: see lua/settle.lua.
 const signalFailedToo shaper.Signal = lua.SignalFailedToo
 
-// signalOnce leaves the signal of a request to one of its jobs. The request was accepted if one outcome says so, else throttled, else
-// it failed.
+// signalOnce leaves the signal of a request on one of its jobs. The request was accepted if any outcome is, else throttled if any is, else it failed.
 func signalOnce(outcomes []shaper.Outcome) {
 	signal, at := shaper.SignalNone, -1
 	for _, candidate := range []shaper.Signal{shaper.SignalFailed, shaper.SignalThrottled, shaper.SignalAccepted} {

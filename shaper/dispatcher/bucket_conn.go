@@ -13,8 +13,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// bucketConn is one bucket as this process reaches it: its keys and settings, the scripts, and the clock of Redis. All parts of the process
-// that work for the bucket have the same one.
+// bucketConn is a bucket with its connection: its keys and settings, the scripts, and the clock of Redis. All parts of the process that work for the
+// bucket share it.
 type bucketConn struct {
 	*store.Bucket
 	store      *store.Store
@@ -23,7 +23,7 @@ type bucketConn struct {
 	lease      time.Duration
 	life       context.Context //nolint:containedctx // ends when deliveries and settling must
 	clock      *clock
-	redisNow   func() time.Time // the time by that clock
+	redisNow   func() time.Time // the current time by that clock
 	outage     *outage          // shared by all buckets, unless Redis is a cluster
 	departures departureQueues
 }
@@ -34,13 +34,13 @@ func newBucketConn(b *store.Bucket, s *store.Store, lease time.Duration, life co
 		lease: lease, life: life, clock: newClock(), outage: o,
 	}
 	c.redisNow = c.clock.now
-	if _, ok := s.Redis.(*redis.ClusterClient); ok { // one node may fail and others not
+	if _, ok := s.Redis.(*redis.ClusterClient); ok { // nodes fail independently
 		c.outage = &outage{log: c.log}
 	}
 	return c
 }
 
-// run has read take in the answer of a script that touches places of some flows. The error names the bucket and the script.
+// run runs a script on the keys of some flows, and passes its reply to read. The error names the bucket and the script.
 func (c *bucketConn) run(ctx context.Context, via *store.Store, script *lua.Script, flows []string, read func(*lua.Reader), args ...any) error {
 	reply, err := via.Run(ctx, script, c.Keys.Of(script, flows...), args...)
 	if err == nil {
@@ -57,6 +57,5 @@ func (c *bucketConn) run(ctx context.Context, via *store.Store, script *lua.Scri
 
 func (c *bucketConn) heartbeatEvery() time.Duration { return c.lease / 3 }
 
-// heartbeatSeen is the time within which every living dispatcher has extended
-// its leases.
+// heartbeatSeen returns the time within which every living dispatcher has extended its leases.
 func (c *bucketConn) heartbeatSeen() time.Duration { return c.heartbeatEvery() + time.Second }

@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// bucketLoop is all that a dispatcher does for one bucket: it claims and delivers jobs, settles their outcomes, looks after what was lost or
-// is old, and tells of events, callbacks and schedules.
+// bucketLoop does all work of a dispatcher for one bucket: it claims and delivers jobs, settles outcomes, sweeps and trims, sends events and
+// callbacks, and fires schedules.
 type bucketLoop struct {
 	*bucketConn
 	held       *leaseHolder
@@ -21,16 +21,16 @@ type bucketLoop struct {
 	patrol     *bucketPatrol
 	callbacks  *callbackMover
 	schedules  *scheduler
-	shared     *store.Store // the store, for what is done for all buckets side by side
+	shared     *store.Store // the store, for scripts of many buckets that share round trips
 
 	shutdown time.Duration           // how long a stop waits for deliveries
 	kill     context.CancelCauseFunc // ends life
-	stop     context.CancelFunc      // has the loop stop; nil of one that is not run
-	news     atomic.Bool             // since the last look at what is in force there was a wake-up
-	late     time.Time               // the finish that will not be met, as last logged; of foresee
-	noWindow bool                    // when last looked at, the bucket had no tally of a window; of renewTimetables
+	stop     context.CancelFunc      // stops the loop; nil if it is not run
+	news     atomic.Bool             // a wake-up has arrived since the effective settings were last checked
+	late     time.Time               // the finish that will not be met, as last logged; used by foresee
+	noWindow bool                    // at the last check the bucket had no tally of a window; used by renewTimetables
 
-	claimed             atomic.Bool // the last claim has ended, as claiming says
+	claimed             atomic.Bool // the last claim has ended: set before claiming is done
 	claiming, finishing sync.WaitGroup
 }
 
@@ -57,7 +57,7 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	var err error
 	l.claiming.Add(1)
 	l.finishing.Add(1)
-	context.AfterFunc(ctx, func() { // beside the last claim, which may wait for Redis
+	context.AfterFunc(ctx, func() { // in parallel with the last claim, which may wait for Redis
 		defer l.finishing.Done()
 		err = l.finish()
 	})
@@ -73,9 +73,9 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	return err
 }
 
-// finish waits for the last claim and for deliveries, cancels those that take too long, and sees their outcomes into Redis. A Redis that is silent
-// delays it by [settleGrace] and [killGrace] at most, beyond the shutdown timeout. A call to Redis that is under way cannot be ended, so what
-// sends calls ends in time before that: no last step of a stop begins with the wait for the call of another step.
+// finish waits for the last claim and for deliveries, cancels deliveries that take too long, and waits until Redis has taken their outcomes. An
+// unresponsive Redis delays it by at most [settleGrace] and [killGrace] beyond the shutdown timeout. A call to Redis cannot be interrupted, so
+// senders stop early enough: no last step of a stop waits for the call of another step.
 func (l *bucketLoop) finish() error {
 	ended, settled := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -95,7 +95,7 @@ func (l *bucketLoop) finish() error {
 	}
 	began := time.Now()
 	patience := settleGrace
-	if within(ended, l.shutdown) { // only outcomes are left
+	if within(ended, l.shutdown) { // only outcomes remain
 		patience = max(min(l.shutdown-time.Since(began), settlePatience), settleGrace)
 	} else {
 		l.log.Warn("deliveries did not end in time and were cut off", "count", l.held.interrupt(), "shutdown_timeout", l.shutdown)

@@ -29,35 +29,35 @@ const (
 	callbacksAtOnce = 100
 	callbackBytes   = 512 << 10 // of one page
 
-	lastCallbacks = time.Second // of a process that stops
+	lastCallbacks = time.Second // when a bucket loop stops
 
-	// While the target takes none, or Redis is away.
+	// How long to wait while the target accepts no job, or Redis is down.
 	minCallbackPause = 500 * time.Millisecond
 	maxCallbackPause = 5 * time.Second
 
-	// One that alone is refused is put off by half its age.
+	// A callback that is refused individually is retried after half its age.
 	minCallbackDelay = time.Second
 	maxCallbackDelay = time.Minute
 )
 
-// callbackMover makes jobs of the callbacks of one bucket. Callbacks that this process has written move at once. The patrol finds all others
+// callbackMover turns the callbacks of one bucket into jobs. It moves callbacks that this process has written at once; the patrol finds all others
 // within seconds.
 type callbackMover struct {
 	*bucketConn
 	enqueue    enqueuer
 	told       token // callbacks were written
 	tells      helper
-	waitingLog sometimes.Sometimes // of callbacks that wait
+	waitingLog sometimes.Sometimes // for waiting callbacks
 }
 
-// newCallbackMover makes one that, without anything to enqueue jobs with, only counts jobs of bundles.
+// newCallbackMover returns a mover. With a nil enqueue it only counts jobs of bundles.
 func newCallbackMover(c *bucketConn, enqueue enqueuer) *callbackMover {
 	m := &callbackMover{bucketConn: c, enqueue: enqueue, told: newToken(), waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}}
 	m.tells.do = m.move
 	return m
 }
 
-// wake has the callbacks looked at soon. A process without a mover leaves them to others.
+// wake starts moving callbacks soon. It does nothing for nil: such a process leaves them to others.
 func (m *callbackMover) wake() {
 	if m != nil {
 		m.told.put()
@@ -68,7 +68,7 @@ func (m *callbackMover) wake() {
 // isNeeded reports whether the bucket has callbacks. Any bucket may have bundles, see [bucketPatrol.look].
 func (m *callbackMover) isNeeded() bool { return m.Settings.Load().Callbacks.Bucket != "" }
 
-// move moves callbacks on until there is none to move now, or ctx ends.
+// move moves callbacks until none is left to move now, or ctx ends.
 func (m *callbackMover) move(ctx context.Context) {
 	for pause := time.Duration(0); ; {
 		if pause > 0 && !sleep(ctx, pause) {
@@ -85,8 +85,8 @@ func (m *callbackMover) move(ctx context.Context) {
 	}
 }
 
-// moveLast moves the callbacks on that were written while the bucket's loop stopped, for about a second: without it they would wait for
-// another dispatcher.
+// moveLast moves the callbacks that were written while the bucket's loop stopped, for about a second. Otherwise they would wait for another
+// dispatcher.
 func (m *callbackMover) moveLast() {
 	if len(m.told) == 0 {
 		return
@@ -96,16 +96,16 @@ func (m *callbackMover) moveLast() {
 	m.moveAll(ctx)
 }
 
-// waiting is a callback that is to be moved on.
+// waiting is a callback to be moved.
 type waiting struct {
 	name, text string
-	job        shaper.Job // of bucket "": there is none, the job of a bundle is only counted
+	job        shaper.Job // with bucket "" there is no job to enqueue: the job of a bundle is only counted
 	at         time.Time
-	counted    string // how, where the job is in a bundle: see lua/move_callbacks.lua
+	counted    string // how to count it, if the job is in a bundle: see lua/move_callbacks.lua
 }
 
-// moveAll makes jobs of the callbacks of the bucket until none is left, or for as long as the target takes them: then it returns
-// how long to leave it alone. A callback stays in Redis until its job is in. When ctx ends, what was handed out is still moved.
+// moveAll enqueues the jobs of the bucket's callbacks until none is left or the target accepts no more. Then it returns how long to pause. A callback
+// stays in Redis until its job is enqueued. After ctx ends, it still finishes the page that it has taken.
 func (m *callbackMover) moveAll(ctx context.Context) (pause time.Duration) {
 	var said []any
 	for {
@@ -125,7 +125,7 @@ func (m *callbackMover) moveAll(ctx context.Context) (pause time.Duration) {
 	}
 }
 
-// take tells Redis what became of callbacks, and takes others: those are handed out again unless it hears of them.
+// take reports the results of callbacks to Redis (said), and returns the next page. Redis returns a callback again until it gets its result.
 func (m *callbackMover) take(ctx context.Context, atMost int, said []any) ([]*waiting, error) {
 	var page []*waiting
 	err := m.run(ctx, m.store, lua.MoveCallbacks, nil, func(r *lua.Reader) {
@@ -136,14 +136,14 @@ func (m *callbackMover) take(ctx context.Context, atMost int, said []any) ([]*wa
 	return page, err
 }
 
-// enqueueJobs enqueues the jobs of callbacks, and returns what is to be said of each; of a callback without an answer it is not known
-// whether its job is in.
+// enqueueJobs enqueues the jobs of callbacks, and returns the results to report to Redis. A callback without a result may or may not have been
+// enqueued.
 func (m *callbackMover) enqueueJobs(ctx context.Context, page []*waiting) (said []any, pause time.Duration) {
 	say := func(w *waiting, word any) { said = append(said, w.name, word, w.counted) }
 	page = slices.DeleteFunc(page, func(w *waiting) bool {
 		err := m.fill(w)
 		switch {
-		case errors.Is(err, errNoCallbacks): // others may find it in a moment, and what is behind it is looked at
+		case errors.Is(err, errNoCallbacks): // another process may move it soon, and later callbacks are processed
 			say(w, maxCallbackPause.Microseconds())
 		case err != nil:
 			m.noteWaiting(ctx, err.Error())
@@ -159,7 +159,7 @@ func (m *callbackMover) enqueueJobs(ctx context.Context, page []*waiting) (said 
 			jobs[i] = w.job
 		}
 		receipts, err := m.enqueue(ctx, jobs...)
-		if bad, ok := errors.AsType[*producer.JobError](err); ok && bad.Index < len(page) { // the others are as good as before
+		if bad, ok := errors.AsType[*producer.JobError](err); ok && bad.Index < len(page) { // the others are still valid
 			w := page[bad.Index]
 			m.noteWaiting(ctx, bad.Err.Error())
 			say(w, maxCallbackDelay.Microseconds())
@@ -189,7 +189,7 @@ func (m *callbackMover) enqueueJobs(ctx context.Context, page []*waiting) (said 
 	return said, pause
 }
 
-// refusesAll are the reasons that hold for all callbacks of a bucket.
+// refusesAll lists the refusals that apply to all callbacks of a bucket.
 var refusesAll = []shaper.Reason{shaper.ReasonBucketFull, shaper.ReasonShed, shaper.ReasonDeadFull}
 
 // noteWaiting logs, about once a minute, why callbacks wait.
@@ -200,7 +200,7 @@ func (m *callbackMover) noteWaiting(ctx context.Context, why string) {
 	})
 }
 
-// fill makes the job of a callback.
+// fill sets the job of a callback.
 func (m *callbackMover) fill(w *waiting) error {
 	settings := m.Settings.Load().Callbacks
 	if b, at, ok, err := codec.OpenFinished(m.Name, w.name, w.text); ok {
@@ -223,16 +223,16 @@ func (m *callbackMover) fill(w *waiting) error {
 	if err := m.mayEnqueue(&settings); err != nil {
 		return err
 	}
-	if to == "" { // of the configuration of another process, or not any more
+	if to == "" { // configured by another process, or removed meanwhile
 		return fmt.Errorf("the outcome of job %q is to be told, and neither the job nor callbacks of bucket %q has a URL for it", c.Result.ID, m.Name)
 	}
 	m.address(w, c.At, string(c.Result.State), to)
-	w.job.Flow, w.job.Group = cmp.Or(c.Result.Flow, m.Name), cmp.Or(c.Result.Group, m.Name) // where the job names them
+	w.job.Flow, w.job.Group = cmp.Or(c.Result.Flow, m.Name), cmp.Or(c.Result.Group, m.Name) // where the jobs name their flow and group
 	w.job.Payload, err = callbackPayload(&c, cmp.Or(settings.MaxPayload, shaper.DefaultBucket().MaxPayload))
 	return err
 }
 
-// fillFinished makes the job that tells that a bundle has finished.
+// fillFinished sets the job of the callback of a finished bundle.
 func (m *callbackMover) fillFinished(w *waiting, b *shaper.BundleInfo, at time.Time) error {
 	settings := m.Settings.Load().Callbacks
 	to := cmp.Or(b.CallbackURL, settings.URL)
@@ -249,7 +249,7 @@ func (m *callbackMover) fillFinished(w *waiting, b *shaper.BundleInfo, at time.T
 	return err
 }
 
-// errNoCallbacks says that a callback is left to processes whose configuration has callbacks for the bucket.
+// errNoCallbacks means that a callback is left to processes whose configuration has callbacks for the bucket.
 var errNoCallbacks = errors.New("dispatcher: this process makes no callbacks for the bucket")
 
 func (m *callbackMover) mayEnqueue(settings *shaper.Callbacks) error {
@@ -259,7 +259,7 @@ func (m *callbackMover) mayEnqueue(settings *shaper.Callbacks) error {
 	return nil
 }
 
-// address makes the job of a callback but for its flow and its payload. The same callback always has the same job.
+// address sets the job of a callback except its flow and payload. The same callback always has the same job id.
 func (m *callbackMover) address(w *waiting, at time.Time, of, to string) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{m.Keys.Prefix, w.name, of}, "\n")))
 	w.at = at
@@ -269,7 +269,7 @@ func (m *callbackMover) address(w *waiting, at time.Time, of, to string) {
 	}
 }
 
-// outcomeTold is the payload of a callback: as that of a hook, with the result as its data.
+// outcomeTold is the payload of a callback, in the form of a hook's payload with the result as its data.
 type outcomeTold struct {
 	Type      string             `json:"type"` // job.done, job.dead or job.dropped
 	Timestamp time.Time          `json:"timestamp"`
@@ -283,8 +283,8 @@ type bundleTold struct {
 	Data      *shaper.BundleJSON `json:"data"`
 }
 
-// callbackPayload is the payload of a callback, of at most so many bytes: where it would be longer, the body of the answer is cut, then
-// its headers go. The same callback always has the same payload.
+// callbackPayload returns the payload of a callback in at most atMost bytes. A longer one loses part of the response body, and then the headers. The
+// same callback always has the same payload.
 func callbackPayload(c *codec.Callback, atMost int64) ([]byte, error) {
 	told := outcomeTold{Type: "job." + string(c.Result.State), Timestamp: c.At.UTC(), Data: c.Result.JSON()}
 	whole, err := encode(&told)
@@ -310,7 +310,7 @@ func callbackPayload(c *codec.Callback, atMost int64) ([]byte, error) {
 		if fits(0) == nil {
 			answer.Headers = nil
 		}
-		// The first length that is too much, less one.
+		// n is the first length that is too long
 		if n := sort.Search(len(body)+1, func(n int) bool { return fits(n) == nil }); n > 0 {
 			return fits(n - 1), nil
 		}

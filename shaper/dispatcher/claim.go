@@ -12,36 +12,35 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// lookAhead is for what a claim looks, and how far.
+// lookAhead holds how many jobs a claim wants, and how far ahead it looks.
 type lookAhead struct {
 	want  int
-	whole time.Duration // how far ahead a loop looks that serves the bucket
-	ahead time.Duration // how far this one does
+	whole time.Duration // the horizon of a loop that serves the bucket
+	ahead time.Duration // the horizon of this claim
 	lead  time.Duration // see clock.local
-	over  time.Duration // that lent jobs need beside: see handOver; 0: none are expected
-	early time.Duration // before the time that the answer names the next claim is sent
+	over  time.Duration // extra time for self-dispatched jobs, see handOver; 0: none are expected
+	early time.Duration // how long before the next time in the reply the next claim is sent
 	turn  turns
 }
 
-// answer is what claim.lua answered. Times are microseconds.
+// answer is a parsed reply of claim.lua. Times are microseconds.
 type answer struct {
 	start, end      time.Time
 	now, next       int64
-	lastChance      int64         // the number of the job that is on its last chance, from 1 on; 0: none
-	freeSlot        int64         // the first slot behind the jobs; 0: it is not told
+	lastChance      int64         // the number, from 1 on, of the job that is on its last chance; 0: none
+	freeSlot        int64         // the first slot after the jobs; 0: unknown
 	opening, closes int64         // of the window; 0: there is none
 	step            time.Duration // by which the clock of Redis stepped forwards
 	jobs            []*leased
 }
 
-// chargedFlows is how many flows a claim names at most where departures charge budgets: to look at more would take a script longer than
-// 5 ms.
+// chargedFlows is how many flows a claim names at most where departures charge budgets. With more, a script would run longer than 5 ms.
 const chargedFlows = 32
 
 // claim asks for up to want jobs, starts them, and returns how long to wait
 // until the next claim.
 func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Duration, error) {
-	if step := c.clock.takeJump(); step > 0 { // a sweep has seen it, or a question before a claim that failed
+	if step := c.clock.takeJump(); step > 0 { // found by a sweep, or by a call before a claim that failed
 		c.stepped += step
 		return c.pauseForStep(ctx, step), nil
 	}
@@ -55,11 +54,11 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	l := &lookAhead{want: want, whole: c.horizon(), turn: turns{flows: []string{""}}}
 	l.ahead = c.idle.ahead(l.whole)
 	if !c.lent.IsZero() && time.Since(c.lent) < lentLately {
-		l.over, l.ahead = handOver(shortest), l.whole // an idle loop would look less far ahead than that
+		l.over, l.ahead = handOver(shortest), l.whole // an idle loop would not look that far ahead
 	}
 	l.lead = min(shortest/2, l.ahead/2) + min(l.over, l.ahead/2)
 	l.early = l.whole/2 + time.Duration(c.Levels())*longest + l.over
-	if c.unanswered != nil { // without a flow whose turn it is, the claim still asks for the answer that it lost
+	if c.unanswered != nil { // even if no flow has its turn: the claim still fetches the lost reply
 		l.turn = *c.unanswered
 	} else if c.HasFlows() {
 		var next int64
@@ -72,8 +71,8 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 			return c.idle.looked(idle, l.whole, c.untilNext(next, l.early)), nil
 		}
 		if c.Levels() == codec.LevelsGroups {
-			// Workers became free during the two round trips. Without them, 256 workers 50 ms from Redis reach 80 % of
-			// 1,000/s. After one round trip they are not worth that some flow gets two turns.
+			// Workers became free during the two round trips. Without them, 256 workers 50 ms from Redis reach 80 % of 1,000/s. After a single round
+			// trip they are too few to give some flow a second turn for.
 			l.want = max(want, c.want())
 		}
 	}
@@ -96,17 +95,17 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	}
 	served := c.served(a.jobs, a.freeSlot)
 	requests := c.startClaimed(a, l.over > 0)
-	c.held.setUnanswered("", 0) // the process knows the jobs now
+	c.held.setUnanswered("", 0) // the process holds the jobs now
 	if a.step > 0 {
 		return c.pauseForStep(ctx, a.step), nil
 	}
 	return c.untilNextClaim(l, a, max(requests, served), served > 0), nil
 }
 
-// readAnswer takes in what a claim answered.
+// readAnswer parses the reply of a claim.
 func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err error) {
 	a.now, a.next = r.Int(), r.Int()
-	_ = r.Int() // in flight; the collector reports it
+	_ = r.Int() // in flight; the collector reports this
 	c.deaths.note(r.Int())
 	a.lastChance = r.Int()
 	c.rate = admission.Rate{Count: r.Int(), Per: time.Duration(r.Int()) * time.Microsecond, Unit: admission.UnitRequests}
@@ -118,7 +117,7 @@ func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err erro
 	c.clock.observe(a.start, a.end, a.now)
 	a.step = c.clock.takeJump()
 	c.stepped = a.step
-	if a.step == 0 { // else the script compares with those of before: another dispatcher may have told it of this step
+	if a.step == 0 { // otherwise the script compares with the previous steps: another dispatcher may have reported this step already
 		c.steps = steps
 	}
 	if a.jobs, err = c.readLeases(r, claimID, a.now); err != nil {
@@ -131,13 +130,13 @@ func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err erro
 	return nil
 }
 
-// startClaimed starts the jobs of an answer, and returns how many requests these are. Two kinds go back unused:
-//   - Permits from before a step forwards may still go out during a horizon: these would come on top of them. And an answer from before a step
-//     backwards, repeated after it, tells slots that come when the clock is there again.
-//   - Of two jobs on their last chance, which two claims got that were under way at a time, one.
-//   - Lent jobs whose tickets would arrive too late, unless they were expected: the next claims look farther ahead, see handOver.
+// startClaimed starts the jobs of a reply, and returns how many requests these are. Three kinds of jobs are returned unused:
+//   - All jobs if the clock stepped. After a step forwards, permits from before it may still depart during a horizon. A repeated reply from before
+//     a step backwards has slots too far in the future.
+//   - One of two jobs on their last chance that two concurrent claims got.
+//   - Self-dispatched jobs whose tickets would arrive too late, unless they were expected. The next claims look farther ahead, see handOver.
 func (c *claimer) startClaimed(a *answer, expectsLent bool) (requests int) {
-	var late time.Duration // of the first job when it arrived
+	var late time.Duration // of the job that is latest, when the reply arrived
 	shortest, _ := c.clock.rtt()
 	jobs := make([]*leased, 0, len(a.jobs))
 	for _, job := range a.jobs {
@@ -168,10 +167,10 @@ func (c *claimer) giveBack(job *leased, reason string) {
 	c.settler.settle(job, shaper.Returned(reason))
 }
 
-// untilNextClaim is how long to wait after a claim that filled so many slots.
+// untilNextClaim returns how long to wait after a claim that used this many slots.
 func (c *claimer) untilNextClaim(l *lookAhead, a *answer, slots int, serves bool) time.Duration {
 	taken := a.next > 0 && a.freeSlot > a.now+l.ahead.Microseconds()
-	if c.HasFlows() && (a.next != a.freeSlot || l.turn.own) { // it is not the bucket's rate that others and this one share, but turns that come later
+	if c.HasFlows() && (a.next != a.freeSlot || l.turn.own) { // the time is a later turn of some flow, and does not show that others share the bucket's rate
 		taken = false
 	}
 	idle := c.isIdle(slots, l.want, taken, l.ahead)
@@ -181,7 +180,7 @@ func (c *claimer) untilNextClaim(l *lookAhead, a *answer, slots int, serves bool
 	return c.idle.looked(idle, l.whole, c.untilNext(a.next, l.early))
 }
 
-// toClaim is a claim of those whose turn it is.
+// toClaim returns the call of claim.lua for the reserved flows.
 func (c *claimer) toClaim(claimID string, l *lookAhead) lua.Call {
 	args := append([]any{
 		c.dispatcher, claimID, l.want, l.ahead.Microseconds(), c.lease.Microseconds(), l.lead.Microseconds(),
@@ -191,7 +190,7 @@ func (c *claimer) toClaim(claimID string, l *lookAhead) lua.Call {
 	return lua.Call{Script: lua.Claim, Keys: c.Keys.OfGroups(lua.Claim, l.turn.flows, l.turn.groups), Args: args}
 }
 
-// sendClaim sends a claim, and gives it the time that the link needs.
+// sendClaim sends a claim, with a longer timeout if the link needs it.
 func (c *claimer) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, error) {
 	s := c.via
 	if c.link.patience > 0 {
@@ -200,11 +199,10 @@ func (c *claimer) sendClaim(ctx context.Context, call lua.Call) (*lua.Reader, er
 	return s.RunConfigured(ctx, c.Bucket, call.Script, call.Keys, call.Args...)
 }
 
-// lastFetch bounds the last question of a stop: the claim before it may have waited for its whole timeout.
+// lastFetch bounds the last call of a stop: the claim before it may have used up its timeout.
 const lastFetch = time.Second
 
-// fetchUnanswered asks once more for the answer of the last claim, if it has not
-// arrived: else the leases of its jobs would run out as those of a crash.
+// fetchUnanswered repeats the last claim if its reply was lost. Otherwise the leases of its jobs would expire, as after a crash.
 func (c *claimer) fetchUnanswered(ctx context.Context, claimID string) {
 	if c.unanswered == nil {
 		return

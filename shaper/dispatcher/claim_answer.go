@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// readLeases reads the jobs of a claim: each, then what differs of those that were claimed before, then the jobs that died.
+// readLeases parses the jobs of a claim: each job, then the differences of jobs that were claimed before, then dead letters.
 func (c *claimer) readLeases(r *lua.Reader, claimID string, now int64) ([]*leased, error) {
 	jobs := make([]*leased, 0, min(max(r.Int(), 0), maxClaim))
 	for range cap(jobs) {
@@ -31,7 +31,7 @@ func (c *claimer) readLeases(r *lua.Reader, claimID string, now int64) ([]*lease
 	return jobs, nil
 }
 
-// readMore reads one thing that stands behind the jobs of a claim's answer.
+// readMore parses one entry after the jobs in a claim's reply.
 func (c *claimer) readMore(r *lua.Reader, jobs []*leased) error {
 	kind := r.Int()
 	if kind == lua.ClaimExpired || kind == lua.ClaimTooOld || kind == lua.ClaimOverBudget {
@@ -69,7 +69,7 @@ func (c *claimer) readMore(r *lua.Reader, jobs []*leased) error {
 	return nil
 }
 
-// budgeted is what units say of those that the bucket has budgets of. A job may name others, which nothing charges.
+// budgeted returns the amounts of the units that have budgets in the bucket. A job may name other units, which are not charged.
 func (c *bucketConn) budgeted(units shaper.Units) shaper.Units {
 	amounts := shaper.Units{}
 	for unit := range c.BudgetUnits() {
@@ -80,7 +80,7 @@ func (c *bucketConn) budgeted(units shaper.Units) shaper.Units {
 	return amounts
 }
 
-// readLease reads one job of a claim's answer.
+// readLease parses one job in a claim's reply.
 func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	id, slot, body := r.Text(), r.Int(), r.Text()
 	var flow, settings string
@@ -121,7 +121,7 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 	return l, nil
 }
 
-// answerBytes is how much of the answer to a job is wanted: none where it is not kept and no client waits for it.
+// answerBytes returns how much of the response to a job is wanted: 0 if it is not kept and no client waits for it.
 func (c *claimer) answerBytes(isTold bool) int64 {
 	settings := c.Settings.Load().Results
 	if !isTold && settings.Retention == 0 {
@@ -130,9 +130,8 @@ func (c *claimer) answerBytes(isTold bool) int64 {
 	return settings.MaxBody
 }
 
-// ownDelivery is what a flow has of its own for the delivery of a job, by what a claim
-// said. A text that cannot be parsed is told once, and the error keeps the job back: to
-// deliver it by the bucket's settings could send it elsewhere, or unsigned.
+// ownDelivery returns a flow's own delivery settings from the text in a claim. A text that cannot be parsed is logged once, and the error keeps the
+// job unsent: with the bucket's settings it could be sent elsewhere, or unsigned.
 func (c *claimer) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
 	if text == "" {
 		return nil, nil
@@ -144,14 +143,14 @@ func (c *claimer) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
 	return own, err
 }
 
-// Bounds of what is kept of texts that were read.
+// Bounds of the cache of parsed texts.
 const (
 	maxOwnTexts = 1024
 	maxOwnBytes = 4 << 20
 )
 
-// ownDeliveries keeps what was read, by the text: all jobs of a flow share one. It
-// forgets all when it is full. The zero value is ready; it is not for concurrent use.
+// ownDeliveries caches parsed delivery settings by their text: all jobs of a flow share an entry. A full cache is emptied. The zero value is ready;
+// it is not safe for concurrent use.
 type ownDeliveries struct {
 	read  map[string]ownRead
 	bytes int
@@ -162,7 +161,7 @@ type ownRead struct {
 	err error
 }
 
-// of reads a text, and reports whether it was new.
+// of parses a text, and reports whether it was new.
 func (o *ownDeliveries) of(text string) (own *shaper.OwnDelivery, isNew bool, err error) {
 	if known, ok := o.read[text]; ok {
 		return known.own, false, known.err

@@ -10,8 +10,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// loop claims until ctx ends, first via a store that shares round trips. One claim is under way at a time; the next one
-// is sent when half of the horizon is left, so that round trips cost no slots.
+// loop claims until ctx ends, the first time via a store that shares round trips. Only one claim is under way at a time. The next one is sent when
+// half of the horizon is left, so round trips cost no slots.
 func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 	claimID := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
 	faultWait := minFaultWait
@@ -26,7 +26,7 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 			c.idle.woken()
 		case <-timer.C:
 		}
-		if ctx.Err() != nil { // whatever else was ready: a stop claims no more
+		if ctx.Err() != nil { // whichever case was ready: a stop claims no more
 			c.fetchUnanswered(c.life, claimID)
 			return
 		}
@@ -36,26 +36,26 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 		}
 		want := c.want()
 		if want == 0 {
-			timer.Reset(idleClaim) // a worker that becomes free nudges
+			timer.Reset(idleClaim) // a freed worker wakes the loop
 			continue
 		}
-		// The first claims only learn the clock of Redis: if they were slow, their slots could be earlier than they look by half of it. They also
-		// say whether there is something to claim. The very first ones of all buckets share round trips: they bring no jobs.
+		// The first claims only measure the clock of Redis. If they were slow, slots converted by them could be early by half of a round trip. They
+		// also find out whether there is work. The very first ones of all buckets share round trips, as they return no jobs.
 		c.learns = c.clock.latest(time.Now()) == 0
 		if !c.clock.isMeasured() {
 			want = 0
 		}
 		start = time.Now()
-		// A claim outlives a stop: what it got is delivered, not left to its lease.
+		// A claim continues after a stop: its jobs are delivered, and not left to their leases.
 		wait, err := c.claim(c.life, claimID, want)
 		c.via = c.store
 		if err != nil {
 			c.held.keepUnanswered()
-			// The same claim id again: it answers what was lost.
+			// The same claim id again: the reply repeats what was lost.
 			if !c.elsewhere.tell(ctx, c.log, err) {
 				c.outage.failed(ctx, start, err)
 			}
-			if errors.Is(err, shaper.ErrMoves) { // each try holds the bucket: the sooner it moves, the better
+			if errors.Is(err, shaper.ErrMoves) { // each try holds the bucket's jobs: the sooner it moves, the better
 				faultWait = minFaultWait
 			}
 			wait = faultWait/2 + rand.N(faultWait/2) //nolint:gosec // jitter
@@ -71,8 +71,8 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 	}
 }
 
-// wakeOthers has other dispatchers claim from the bucket before this one does, if a script asked for that. One that knows of a step of the
-// clock tells it then. Where the message is lost, the next claim goes ahead all the same.
+// wakeOthers makes other dispatchers claim from the bucket before this one, if a script asked for that. A dispatcher that knows of a step of the
+// clock then reports it. If the message is lost, the next claim continues anyway.
 func (c *claimer) wakeOthers(ctx context.Context) {
 	if !c.wakesOthers {
 		return

@@ -8,12 +8,12 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// Limits of how far ahead slots are claimed; the scripts know the upper one too.
+// How far ahead slots are claimed. The scripts know the upper limit too.
 const (
 	minHorizon       = 20 * time.Millisecond
 	maxHorizon       = 200 * time.Millisecond
 	horizonIntervals = 16
-	moreIntervals    = 4 // for each question that comes before a claim
+	moreIntervals    = 4 // for each call that precedes a claim
 	horizonRTTs      = 4
 )
 
@@ -21,22 +21,22 @@ const (
 // apart between two calls before it counts as a step.
 const stepSlack = 50 * time.Millisecond
 
-// unexpectedLate is how much more than the longest of the last round trips a script may be late. One that runs later takes its time for that
-// after a step.
+// unexpectedLate is how much longer than the longest recent round trip a script may take to run. A script that runs later treats its TIME as after a
+// step.
 const unexpectedLate = maxHorizon
 
-// othersTell is how long a dispatcher that starts leaves others to find a step of the clock of Redis and to tell it: they pause for
-// a horizon in between.
+// othersTell is how long a new dispatcher waits for the others to find a step of the clock of Redis and report it. Meanwhile they pause for a
+// horizon.
 const othersTell = time.Second
 
-// dialling is how many of the first calls may each have dialled a connection. The time of that lies before the call runs: it is no part of
-// the way there, and the middle of the bounds would be early by half of it.
+// dialling is how many of the first calls may each include dialling a connection. Dialling happens before the call runs, so it would shift the middle
+// of the bounds by half of its duration.
 const dialling = 2
 
-// rttSamples is how many round trips are remembered.
+// rttSamples is how many round trips are kept.
 const rttSamples = 8
 
-// farthest is how far ahead local tells times apart. No loop waits for longer than idleClaim.
+// farthest bounds how far ahead local converts times. No loop waits longer than idleClaim.
 const farthest = 100 * 365 * 24 * time.Hour
 
 // maxDrift is how far two clocks that no step corrects drift apart in a second.
@@ -44,20 +44,17 @@ const maxDrift = 500 * time.Microsecond
 
 // clock relates the clock of Redis to this process's monotonic one.
 //
-// A call that started at s, ended at e and saw Redis time t tells that the
-// difference between the clocks lies in [t-e, t-s], however slow the call was.
-// What several calls tell together is as exact as the fastest of them: a slow
-// call neither hurries slots nor delays them. When two calls give intervals
-// that do not touch, the clock of Redis stepped.
-// It is safe for concurrent use.
+// A call that started at s, ended at e and saw Redis time t shows that the difference between the clocks lies in [t-e, t-s], however slow the call
+// was. The intersection over several calls is at least as exact as the fastest one, so a slow call neither hurries nor delays slots. If two intervals
+// do not touch, the clock of Redis stepped. It is safe for concurrent use.
 type clock struct {
 	mu       sync.Mutex
 	base     time.Time     // origin of our monotonic clock
 	low      time.Duration // bounds of the difference: Redis time less ours
 	high     time.Duration
-	seen     time.Time // when they were last made better
+	seen     time.Time // when the bounds were last updated
 	known    bool
-	jump     time.Duration // forwards, since takeJump was asked last
+	jump     time.Duration // forwards, since the last takeJump
 	jumped   time.Time     // when it last stepped forwards
 	stepped  time.Time     // when a step was last seen, either way
 	rtts     [rttSamples]time.Duration
@@ -66,8 +63,8 @@ type clock struct {
 
 func newClock() *clock { return &clock{base: time.Now()} }
 
-// observe takes in a call and returns by how much the clock of Redis stepped
-// at least: positive forwards, negative backwards, 0 not.
+// observe narrows the bounds by one call. It returns by how much the clock of Redis stepped at least: positive forwards, negative backwards, 0 if it
+// did not.
 func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +76,7 @@ func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 		c.low, c.high, c.seen, c.known = low, high, end, true
 		return 0
 	}
-	if start.Before(c.stepped) { // two calls cross: the answer may be from before the step, and would look like one back
+	if start.Before(c.stepped) { // concurrent calls: this reply may be from before the step, and would look like a step back
 		return 0
 	}
 	drift := time.Duration(max(end.Sub(c.seen), 0).Seconds() * float64(maxDrift))
@@ -102,8 +99,7 @@ func (c *clock) observe(start, end time.Time, redisNow int64) time.Duration {
 	return step
 }
 
-// takeJump returns by how much at most the clock of Redis stepped forwards since
-// it was asked last, whichever call saw that; 0 if it did not.
+// takeJump returns by how much at most the clock of Redis has stepped forwards since the last takeJump, 0 if it did not.
 func (c *clock) takeJump() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,11 +115,10 @@ func (c *clock) jumpedSince(then time.Time) bool {
 	return c.jumped.After(then)
 }
 
-// local is the instant on our clock of a Redis time in Unix microseconds. It is the middle of the bounds, so the error is
-// at most half of the fastest round trip, and zero if that call took as long there as back. So a far dispatcher is not ahead of
-// a near one. A slot half a round trip after the script ran is not late when the answer arrives. observe comes first.
-// A time that lies further ahead than farthest is taken for one that lies so far
-// ahead: stored jobs may have any date, and a Duration ends in the year 2262.
+// local converts a Redis time in Unix microseconds to our clock. It takes the middle of the bounds: the error is at most half of the fastest round
+// trip, and zero if that call took equally long in both directions. So a far dispatcher is not ahead of a near one, and a slot half a round trip
+// after the script ran is not late when the reply arrives. Call observe first. Times beyond farthest are cut to farthest: stored jobs may have any
+// date, and a Duration ends after 292 years.
 func (c *clock) local(redisTime int64) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +128,7 @@ func (c *clock) local(redisTime int64) time.Time {
 	return from.Add(min(lua.Microseconds(ahead), farthest))
 }
 
-// localBounds are the earliest and the latest instant on our clock that a Redis time can be. observe comes first.
+// localBounds returns the earliest and the latest instant on our clock that a Redis time can be. Call observe first.
 func (c *clock) localBounds(redisTime int64) (earliest, latest time.Time) {
 	middle := c.local(redisTime)
 	c.mu.Lock()
@@ -142,21 +137,21 @@ func (c *clock) localBounds(redisTime int64) (earliest, latest time.Time) {
 	return middle.Add(-half), middle.Add(half)
 }
 
-// isMeasured reports whether enough calls have told of the clock that the next one tells slots by it.
+// isMeasured reports whether enough calls were observed to convert slots.
 func (c *clock) isMeasured() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rttCount >= dialling
 }
 
-// redis is the Redis time of an instant on our clock. observe comes first.
+// redis converts an instant on our clock to Redis time. Call observe first.
 func (c *clock) redis(at time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.UnixMicro((c.low + (c.high-c.low)/2 + at.Sub(c.base)).Microseconds())
 }
 
-// now returns the Redis time of this instant, and the time of this process where that of Redis is not known yet.
+// now returns the current Redis time, or the time of this process while the former is unknown.
 func (c *clock) now() time.Time {
 	now := time.Now()
 	c.mu.Lock()
@@ -168,7 +163,7 @@ func (c *clock) now() time.Time {
 	return c.redis(now)
 }
 
-// skew returns by how much the clock of Redis is ahead of that of this machine at least, below 0 if it is behind; 0 while it is not known.
+// skew returns by how much the clock of Redis is ahead of this machine's at least, negative if it is behind, 0 if unknown.
 func (c *clock) skew(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,8 +182,7 @@ func (c *clock) skew(now time.Time) time.Duration {
 	}
 }
 
-// latest is the latest time, in Unix microseconds, that Redis can have at the
-// instant now if its clock did not step; 0 if nothing is known yet.
+// latest returns the latest time, in Unix microseconds, that Redis can have at the instant now if its clock did not step; 0 if unknown.
 func (c *clock) latest(now time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +192,8 @@ func (c *clock) latest(now time.Time) int64 {
 	return (c.high + now.Sub(c.base)).Microseconds()
 }
 
-// expected is the latest time, in Unix microseconds, that a script may find which is sent at the instant now, unless the clock of Redis
-// stepped; 0 if nothing is known yet. While a step that was seen waits to be told (see takeJump), no time is expected: it is 1.
+// expected returns the latest time, in Unix microseconds, that a script sent at the instant now may see unless the clock of Redis stepped. It returns
+// 0 if that is unknown, and 1 (no time is expected) while a step is not reported yet, see takeJump.
 func (c *clock) expected(now time.Time) int64 {
 	latest := c.latest(now)
 	_, longest := c.rtt()
@@ -215,7 +209,7 @@ func (c *clock) expected(now time.Time) int64 {
 	}
 }
 
-// rtt returns the shortest and the longest round trip of late.
+// rtt returns the shortest and the longest recent round trip.
 func (c *clock) rtt() (shortest, longest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,16 +223,14 @@ func (c *clock) rtt() (shortest, longest time.Duration) {
 	return shortest, longest
 }
 
-// horizon is how far ahead slots are claimed: the largest of 20 ms, 16
-// intervals and 4 round trips, at most 200 ms. So a slow network costs no
-// slots, and a slow bucket few calls: where questions come before each claim, in a
-// bucket with flows, a claim is for more.
+// horizon returns how far ahead slots are claimed: the largest of 20 ms, 16 intervals and 4 round trips, at most 200 ms. So a slow network costs no
+// slots, and a slow bucket few calls. In a bucket with flows other calls precede each claim, so a claim covers more intervals.
 func horizon(interval, rtt time.Duration, questions int) time.Duration {
 	intervals := time.Duration(horizonIntervals + moreIntervals*questions)
 	return min(max(minHorizon, intervals*interval, horizonRTTs*rtt), maxHorizon)
 }
 
-// expected is what a script that is sent now is told of the clock of Redis: see bucket_pacer.ask_again in lua/lib/bucket_pacer.lua.
+// expected returns the latest TIME that a script sent now may see, as its argument: see bucket_pacer.ask_again in lua/lib/bucket_pacer.lua.
 func (c *claimer) expected() int64 {
 	if c.learns {
 		return -1
@@ -246,10 +238,8 @@ func (c *claimer) expected() int64 {
 	return c.clock.expected(time.Now())
 }
 
-// pauseForStep has nothing claimed for one horizon, in which permits from before a
-// step forwards may still go out. It returns how long that is. The next claim
-// tells the step to the script: the burst that would have grown in that time
-// has not.
+// pauseForStep stops claims for one horizon, in which permits from before a step forwards may still depart, and returns that time. The next claim
+// reports the step to the script, so the step does not refill the burst.
 func (c *claimer) pauseForStep(ctx context.Context, step time.Duration) time.Duration {
 	c.store.Metrics.CountStep()
 	c.log.WarnContext(ctx, "the clock of Redis stepped forwards: pausing for one horizon", "step", step)
@@ -257,7 +247,7 @@ func (c *claimer) pauseForStep(ctx context.Context, step time.Duration) time.Dur
 	return maxHorizon
 }
 
-// sleep waits and reports whether ctx is still alive.
+// sleep waits, and reports whether ctx is still alive.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

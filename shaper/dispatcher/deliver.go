@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/tracing"
 )
 
-// deliverer has the worker deliver the jobs of one bucket, each request in a goroutine of its own, at its slot.
+// deliverer makes the worker deliver the jobs of one bucket at their slots, with a goroutine per request.
 type deliverer struct {
 	*bucketConn
 	held        *leaseHolder
@@ -40,7 +40,7 @@ func newDeliverer(settler *settler, worker shaper.Worker, concurrency int) *deli
 	return v
 }
 
-// free is for how many requests there is a worker.
+// free returns the number of idle workers.
 func (v *deliverer) free() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -49,18 +49,17 @@ func (v *deliverer) free() int {
 	return free
 }
 
-// start begins the delivery of jobs, each request in its own goroutine, which sleeps
-// until the slot. It returns how many requests these are.
+// start starts the delivery of jobs. Each request gets a goroutine, which sleeps until the slot. It returns the number of requests.
 //
-// The stack of a goroutine begins small, and to grow it costs more than most steps of a delivery. So the functions on the way from
-// here to net/http keep little on the stack: outcomes of rare cases are made in functions of their own.
+// A goroutine's stack starts small, and growing it costs more than most steps of a delivery. So the functions from here to net/http use little stack:
+// outcomes of rare cases are made in separate functions.
 func (v *deliverer) start(jobs []*leased) int {
 	if len(jobs) == 0 {
 		return 0
 	}
 	v.held.hold(jobs...)
 	requests := requestsOf(jobs)
-	own := 0 // that a worker here sends
+	own := 0 // requests that a worker here sends
 	for _, jobs := range requests {
 		if !jobs[0].isLent() {
 			own++
@@ -84,7 +83,7 @@ func (v *deliverer) start(jobs []*leased) int {
 	return len(requests)
 }
 
-// noteFault notes whether this host could make an attempt.
+// noteFault records whether this host could make an attempt.
 func (v *deliverer) noteFault(outcome *shaper.Outcome) {
 	now := time.Now()
 	if outcome.Local {
@@ -97,10 +96,10 @@ func (v *deliverer) noteFault(outcome *shaper.Outcome) {
 	v.faults.note(v.faultLog, outcome, running, v.concurrency, now)
 }
 
-// hostFault describes why this host cannot connect to the receivers of the bucket; "" if it can.
+// hostFault returns why this host cannot connect to the receivers of the bucket; "" if it can.
 func (v *deliverer) hostFault() string { return v.faults.current(v.concurrency, time.Now()) }
 
-// delivered hands over the outcomes of a request.
+// delivered passes on the outcomes of a request.
 func (v *deliverer) delivered(jobs request, outcomes []shaper.Outcome) {
 	if outcomes[0].Result == shaper.ResultHandedOver {
 		v.handovers.add(jobs[0], outcomes[0])
@@ -113,7 +112,7 @@ func (v *deliverer) delivered(jobs request, outcomes []shaper.Outcome) {
 	v.settler.queue.Add(settlements...)
 }
 
-// release frees a worker, and wakes the loop if it waits for one.
+// release frees a worker, and wakes the claim loop if it waits for one.
 func (v *deliverer) release() {
 	v.mu.Lock()
 	v.running--
@@ -125,7 +124,7 @@ func (v *deliverer) release() {
 	}
 }
 
-// deliver waits for the slot and has the worker make the attempt. It returns an outcome for each job.
+// deliver waits for the slot and makes the worker attempt the request. It returns an outcome for each job.
 func (v *deliverer) deliver(jobs request) []shaper.Outcome {
 	first := jobs[0]
 	ctx, cancel := context.WithCancelCause(v.life)
@@ -148,7 +147,7 @@ func (v *deliverer) deliver(jobs request) []shaper.Outcome {
 	return v.attemptRest(ctx, jobs, unsent)
 }
 
-// attemptRest has the worker make the attempt at the jobs that have no outcome yet.
+// attemptRest makes the worker attempt the jobs that have no outcome yet.
 func (v *deliverer) attemptRest(ctx context.Context, jobs request, outcomes []shaper.Outcome) []shaper.Outcome {
 	var rest request
 	var places []int
@@ -168,12 +167,12 @@ func (v *deliverer) attemptRest(ctx context.Context, jobs request, outcomes []sh
 	return outcomes
 }
 
-// travelsAsBatch reports whether a request goes to the worker as a batch: in a bucket with batches also that of one job.
+// travelsAsBatch reports whether the worker gets a request as a batch: in a bucket with batches, also a single job.
 func (v *deliverer) travelsAsBatch(jobs request) bool {
 	return len(jobs) > 1 || v.Settings.Load().Batch.Has() && !shaper.GoesAlone(jobs[0].Method)
 }
 
-// attempt has the worker make the attempt, at the slot, in a span if there is a tracer.
+// attempt makes the worker attempt a request, in a span if there is a tracer.
 func (v *deliverer) attempt(ctx context.Context, jobs request) []shaper.Outcome {
 	if v.spans == nil {
 		return v.attemptNow(ctx, jobs)
@@ -188,7 +187,7 @@ func (v *deliverer) tracedAttempt(ctx context.Context, jobs request) []shaper.Ou
 		sent[i] = tracing.Of(job.Headers)
 	}
 	ctx, span := v.spans.begin(ctx, jobs, sent)
-	if !v.travelsAsBatch(jobs) { // the items of a batch keep the context in which each was enqueued
+	if !v.travelsAsBatch(jobs) { // the items of a batch keep the trace contexts of their enqueues
 		jobs[0].Headers = tracing.With(jobs[0].Headers, span.SpanContext())
 	}
 	outcomes := v.attemptNow(ctx, jobs)
@@ -213,7 +212,7 @@ func (v *deliverer) attemptNow(ctx context.Context, jobs request) []shaper.Outco
 		}
 		sent++
 		if first.departed.IsZero() {
-			first.depart(began.Sub(first.slot)) // a worker that does not tell left at once
+			first.depart(began.Sub(first.slot)) // the worker did not call Depart: it sent at once
 			first.departed = began
 		}
 	}

@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// departureSlack is how much earlier or later than planned a departure may go. A departure within the slack waits for no timer.
+	// departureSlack is how much earlier or later than planned a job may depart. Within the slack it waits for no timer.
 	departureSlack = 6 * time.Millisecond
 
-	// departureMelt is which part of a delay departures make up at each interval: with 100 the receiver sees 1 % more than the rate while
-	// a delay melts. A quota's window in Redis is 2 % longer than at the receiver, so the quota holds meanwhile.
+	// departureMelt divides an interval: after a delay, departures follow each other by that much faster. With 100 the receiver sees 1 % more than
+	// the rate meanwhile. A quota's window in Redis is 2 % longer than at the receiver, so the quota holds.
 	departureMelt = 100
 
-	// maxSpacings is how many groups and flows are remembered at most.
+	// maxSpacings bounds the groups and flows that have a queue.
 	maxSpacings = 4096
 )
 
 // departureQueues spaces the departures of one bucket in this process.
 //
-// Slots are even, and a job is handed to its worker at its slot. Most workers connect before the job departs. If each job departed as soon as
-// its connection is ready, then connections that become ready together would make a bunch: after the process stood still, say. So departures
-// are a queue of their own, in the order in which the jobs become ready, like the playout buffer of voice over IP. The distance
-// between two departures is that between their slots, or an interval of the effective rate, whichever is less, minus 1 %. A job
-// whose connection was there departs at its slot, unless another job departed late just before it.
+// Slots are even, and a job is handed to its worker at its slot. Most workers then connect before the job departs. If each job departed as soon as
+// its connection is ready, connections that become ready together would cause a bunch: after a stall of the process, say. So departures have their
+// own queue, in the order in which jobs become ready, like the playout buffer of voice over IP. The distance between two departures is the distance
+// of their slots, or an interval of the effective rate, whichever is less, minus 1 %. A job with an open connection departs at its slot, unless
+// another job departed late just before.
 //
-// Groups and flows with a rate of their own have a queue before that of the bucket. The zero value is ready. It is safe for concurrent use.
+// Groups and flows with their own rate have a queue before the bucket's. The zero value is ready. It is safe for concurrent use.
 type departureQueues struct {
 	mu       sync.Mutex
-	interval time.Duration // between two slots of the bucket at the effective rate; 0: departures wait for nothing
+	interval time.Duration // between two slots of the bucket at the effective rate; 0: departures do not wait
 	bucket   spacing
 	parts    map[departurePart]*spacing
 }
@@ -43,16 +43,16 @@ type departurePart struct {
 	isFlow      bool
 }
 
-// spacing is one queue of departures. Its times are those of a timeline which stands still while the process does: shift is by how much that
-// timeline is behind. So a stall delays all jobs of the queue alike, and bunches none.
+// spacing is one queue of departures. Its times are on a timeline that stops while the process stalls; shift is how far that timeline is behind. So a
+// stall delays all jobs of the queue alike, and bunches none.
 type spacing struct {
 	slot    time.Time     // of the last job
 	at      time.Time     // when the last job departs
-	shift   time.Duration // how long the process stood still
-	waiting []*departure  // jobs that wait, in order
+	shift   time.Duration // how long the process has stalled in total
+	waiting []*departure  // waiting jobs, in order
 }
 
-// departure is a job that waits in a queue.
+// departure is a waiting job.
 type departure struct{ at time.Time }
 
 // setInterval sets the time between two slots of the bucket.
@@ -69,7 +69,7 @@ func (d *departureQueues) every() time.Duration {
 	return d.interval
 }
 
-// wait waits until a job may depart, and reports whether it may: not when its permit is void before that, or ctx ends.
+// wait waits until a job may depart. It returns false if the permit becomes void before that, or ctx ends.
 func (d *departureQueues) wait(ctx context.Context, settings *shaper.Bucket, job *leased) bool {
 	void := job.slot.Add(job.validFor())
 	if f := settings.Flow; f != nil && !f.Rate.IsZero() {
@@ -95,7 +95,7 @@ func (d *departureQueues) waitInPart(ctx context.Context, part departurePart, in
 	return d.waitIn(ctx, s, interval, slot, void)
 }
 
-// spacingOf returns the queue of a part; nil where too many are remembered.
+// spacingOf returns the queue of a part; nil if there are too many queues.
 func (d *departureQueues) spacingOf(part departurePart) *spacing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,7 +117,7 @@ func (d *departureQueues) spacingOf(part departurePart) *spacing {
 	return s
 }
 
-// forget drops a queue that delays no later job: the slot of the next one is an interval later.
+// forget drops a queue that delays no later job: the slot of the next job is an interval later.
 func (d *departureQueues) forget(part departurePart, s *spacing, interval time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *departureQueues) forget(part departurePart, s *spacing, interval time.D
 	}
 }
 
-// forgetOld drops the queues whose last job departed long ago: no permit is as old as that. One that has no slot has just been made.
+// forgetOld drops the queues whose last job departed longer ago than any valid permit. A queue without a slot is new, and is kept.
 func (d *departureQueues) forgetOld(now time.Time) {
 	for part, s := range d.parts {
 		if len(s.waiting) == 0 && !s.slot.IsZero() && now.Sub(s.at.Add(s.shift)) > shaper.MaxPermitTTL {
@@ -166,7 +166,7 @@ func (d *departureQueues) waitIn(ctx context.Context, s *spacing, interval time.
 	return ctx.Err() == nil && !at.After(void)
 }
 
-// next returns when a job may depart that is ready now.
+// next returns when a job that is ready now may depart.
 func (s *spacing) next(slot time.Time, interval time.Duration, now time.Time) time.Time {
 	if s.slot.IsZero() {
 		return now
@@ -182,7 +182,7 @@ func (s *spacing) next(slot time.Time, interval time.Duration, now time.Time) ti
 	return at
 }
 
-// catchUp moves the timeline if the first job that waits should have departed already: the process stood still.
+// catchUp shifts the timeline if the first waiting job should have departed already: the process stalled.
 func (s *spacing) catchUp(now time.Time) {
 	if len(s.waiting) == 0 {
 		return

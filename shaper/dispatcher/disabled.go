@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	disabledAtOnce  = 10          // disabled flows that one look finds
-	disabledAtMost  = 200         // entries that one script makes dead letters of
-	disabledTurn    = time.Second // of one patrol, after which it goes on
+	disabledAtOnce  = 10          // disabled flows per look
+	disabledAtMost  = 200         // entries that one script turns into dead letters
+	disabledTurn    = time.Second // of one patrol, which then continues elsewhere
 	disabledRecheck = 5 * time.Second
 )
 
-// emptyDisabled makes dead letters of the jobs that wait in disabled flows, for at most a while.
+// emptyDisabled turns the waiting jobs of disabled flows into dead letters, for up to disabledTurn.
 func (p *bucketPatrol) emptyDisabled(ctx context.Context) {
 	if !p.HasFlows() {
 		return
@@ -30,10 +30,10 @@ func (p *bucketPatrol) emptyDisabled(ctx context.Context) {
 			return
 		}
 	}
-	p.deaths.some.Store(true) // the next patrol goes on
+	p.deaths.some.Store(true) // the next patrol continues
 }
 
-// emptySomeDisabled looks at the disabled flows whose turn it is, and reports whether there was one.
+// emptySomeDisabled processes the disabled flows that are due, and reports whether there were any.
 func (p *bucketPatrol) emptySomeDisabled(ctx context.Context, began time.Time) (some bool, err error) {
 	latest := p.clock.latest(time.Now())
 	if latest == 0 {

@@ -1,9 +1,8 @@
-// Package dispatcher drains buckets at their rate and has workers deliver their jobs.
+// Package dispatcher drains buckets at their rate and makes workers deliver their jobs.
 //
-// A [Dispatcher] claims jobs together with their slots, the instants at which they may depart. It hands each job to
-// a worker at its slot, and settles the outcome. Any number of dispatchers share a bucket: the rate is that of
-// all of them. A claim is one round trip for many jobs; so is a settlement. When Redis is down, a dispatcher
-// sends what it has claimed and nothing else.
+// A [Dispatcher] claims jobs together with their slots, the instants at which they may depart. It hands each job to a worker at its slot, and settles
+// the outcome. Any number of dispatchers share a bucket and its rate. A claim is one round trip for many jobs; so is a settlement. When Redis is
+// down, a dispatcher sends only the jobs that it has claimed.
 package dispatcher
 
 import (
@@ -41,77 +40,74 @@ type Config struct {
 	Workers map[string]shaper.Worker // by the name of the bucket whose jobs they deliver
 
 	Concurrency     int           // deliveries at a time in a bucket, in this process; 0 means 256
-	Lease           time.Duration // a job of a dispatcher that died is free again after it; 0 means 30 s
+	Lease           time.Duration // after which the jobs of a dispatcher that died are free again; 0 means 30 s
 	ShutdownTimeout time.Duration // how long a stop waits for deliveries; 0 means 30 s
 	Timeout         time.Duration // of one call to Redis; 0 means DefaultTimeout
 
-	// Hooks are told of the events that the buckets' Events name. They need Enqueue.
+	// Hooks receive the events that the buckets' Events name. They need Enqueue.
 	Hooks []Hook
 
-	// Enqueue lets the jobs of hooks and of callbacks into their buckets: the method of a producer.Client. Buckets with Callbacks need it.
+	// Enqueue enqueues the jobs of hooks and of callbacks: the method of a producer.Client. Buckets with Callbacks need it.
 	Enqueue func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 
-	// Estimate, if not nil, says what the job of a schedule reserves of budgets. It is asked at each fire, in buckets with budgets. Else such a
-	// job reserves what its bucket says.
+	// Estimate, if not nil, returns what the job of a schedule reserves of budgets. It is called at each fire, in buckets with budgets. Otherwise
+	// such a job reserves its bucket's default.
 	Estimate func(bucket string, job *shaper.Job) shaper.Units
 
 	Logger *slog.Logger // nil logs nothing
 
-	// Registerer is where the metrics go; nil counts nothing. Actors of one process may share it.
+	// Registerer registers the metrics; nil counts nothing. Actors of one process may share it.
 	Registerer prometheus.Registerer
 
-	// Tracer, if not nil, makes a span for each attempt: "process" with the name of the bucket. It is the root of its own trace, and has a link
-	// to the span in which each job was enqueued, see the Config of package producer. The worker gets the span in its context. The header
-	// traceparent of a job that leaves alone is that of the span.
+	// Tracer, if not nil, makes a span for each attempt: "process" with the name of the bucket. It is the root of its own trace, with a link to the
+	// span in which each job was enqueued: see the Config of package producer. The worker gets the span in its context. A job that is sent alone
+	// carries the span in its traceparent header.
 	Tracer trace.TracerProvider
 
-	// SendIsParent makes the span of the enqueue the parent of each attempt at that job, in place of a link: for backends that show no links. A batch
-	// of several jobs keeps its links.
+	// SendIsParent makes the span of the enqueue the parent of each attempt, in place of a link: for backends that show no links. A batch of several
+	// jobs keeps its links.
 	SendIsParent bool
 
-	// Program, if not "", has the dispatcher tell the fleet what it does, and what Registerer counts, under this name and this version: see package
-	// fleet. It costs a command in five seconds.
+	// Program, if not "", makes the dispatcher a member of the fleet under this name and version: it reports its state and the counts of Registerer,
+	// see package fleet. That costs one command every five seconds.
 	Program, Version string
 
-	// ReloadRefused, if not nil, returns why the program's changed configuration was refused, "" if it was not. The fleet is told.
+	// ReloadRefused, if not nil, returns why the program's changed configuration was refused, "" if it was not. The fleet sees the reason.
 	ReloadRefused func() string
 }
 
-// Dispatcher drains buckets at their rate and has workers deliver. Any number
-// of dispatchers may drain the same buckets, in any number of processes: the
-// rate is that of all together, and there is no leader.
+// Dispatcher drains buckets at their rate and makes workers deliver. Any number of dispatchers, in any number of processes, may drain the same
+// buckets: they share the rate, and there is no leader.
 //
-// Busy, it costs one round trip for all slots of half a horizon (10 to 100 ms)
-// and one for all outcomes that came meanwhile. Idle, it is woken by Redis and
-// looks after its buckets every 2 s, in one round trip for all of them. While Redis is down only what was claimed
-// is sent; no permit outlives permit_ttl.
+// A busy dispatcher makes one round trip for all slots of half a horizon (10 to 100 ms), and one for all outcomes of that time. An idle one is woken
+// by Redis, and checks all of its buckets every 2 s in one round trip. While Redis is down it sends only claimed jobs; no permit outlives permit_ttl.
 type Dispatcher struct {
 	cfg   Config // without Buckets, Workers and Hooks, which a reload replaces
 	store *store.Store
 
 	operator *operator.Operator // for verdicts
 
-	shared   *store.Store // the store, for what is done for all buckets side by side
-	outage   outage       // of Redis, as its loops see it
+	shared   *store.Store // the store, for scripts of many buckets that share round trips
+	outage   outage       // of Redis, as the bucket loops see it
 	stall    stall        // of this process
 	faultLog faultLog     // of faults of its host
 	skew     clockSkew    // as the patrol found it
-	guard    poisonGuard  // one for all buckets: it is the process that a job may kill
+	guard    poisonGuard  // one for all buckets, as a job may kill the whole process
 	hooks    atomic.Pointer[[]Hook]
 	loops    atomic.Pointer[[]*bucketLoop] // of all buckets, while it runs
 
-	listens atomic.Bool                    // it has subscribed to wake-ups
-	lost    atomic.Pointer[fleet.DataLoss] // the last loss of data of Redis, nil: none was found
-	member  *fleet.Member                  // nil: it tells the fleet nothing
+	listens atomic.Bool                    // whether it has subscribed to wake-ups
+	lost    atomic.Pointer[fleet.DataLoss] // the last loss of data of Redis; nil: none was found
+	member  *fleet.Member                  // nil: it is no member of the fleet
 	spans   *attemptTracer
 
-	scheduleWake token       // schedules are to be looked at
-	allSchedules atomic.Bool // those of all buckets
+	scheduleWake token       // some schedules have to be checked
+	allSchedules atomic.Bool // the schedules of all buckets have to be
 
-	mu      sync.Mutex // of changes of hooks, loops, and the following
+	mu      sync.Mutex // guards changes of hooks and loops, and the following
 	workers map[string]shaper.Worker
 	current *currentRun   // nil while it does not run
-	gone    []*bucketLoop // have ended since the patrol last looked
+	gone    []*bucketLoop // loops that have ended since the last round of the patrol
 }
 
 // New checks the configuration. It does not talk to Redis yet.
@@ -143,13 +139,11 @@ func New(cfg Config) (*Dispatcher, error) {
 	return d, d.check(cfg.Buckets, cfg.Workers, cfg.Hooks)
 }
 
-// Run drains until ctx ends, then stops in the order of the flow: it claims no
-// more, waits up to ShutdownTimeout for deliveries under way, cancels the rest,
-// settles, and returns nil. A fault of Redis is not the end: Run goes on when
-// Redis is back.
+// Run drains until ctx ends. Then it stops claiming, waits up to ShutdownTimeout for deliveries under way, cancels the rest, settles, and returns
+// nil. It outlives faults of Redis: it continues when Redis is back.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	// Deliveries and settling go on when ctx ends, until each loop has ended.
-	// A span in ctx is not the parent of what goes on for as long as the program runs.
+	// Deliveries and settling continue after ctx ends, until each loop has ended. A span in ctx must not be the parent of work that lasts as long as
+	// the program.
 	life, kill := context.WithCancelCause(trace.ContextWithSpan(context.WithoutCancel(ctx), nil))
 	defer kill(nil)
 
@@ -169,7 +163,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	d.mu.Lock()
-	d.current = nil // a reload starts no loop any more
+	d.current = nil // no reload starts a loop any more
 	d.mu.Unlock()
 	c.running.Wait()
 	kill(errStopped)
@@ -183,15 +177,14 @@ var (
 )
 
 const (
-	// How long a stop waits for Redis to take the last outcomes: after the last delivery ended, within the shutdown timeout; and where that is over.
+	// How long a stop waits for Redis to take the last outcomes: settlePatience within the shutdown timeout, settleGrace once that is over.
 	settlePatience = 10 * time.Second
 	settleGrace    = 1500 * time.Millisecond
 
-	killGrace = 500 * time.Millisecond // and then for what was told to give up
+	killGrace = 500 * time.Millisecond // then, for what was cancelled
 )
 
-// listen turns wake-ups of Redis into those of loops, until ctx ends. What it
-// misses while the connection is down, patrol finds.
+// listen passes wake-ups from Redis to bucket loops until ctx ends. The patrol finds what it misses while the connection is down.
 func (d *Dispatcher) listen(ctx context.Context) {
 	sub := d.store.Redis.Subscribe(ctx, store.WakeChannel)
 	defer sub.Close()
@@ -223,7 +216,7 @@ func (d *Dispatcher) listen(ctx context.Context) {
 				continue
 			}
 			d.listens.Store(true)
-			for _, loop := range *d.loops.Load() { // (re)subscribed: something may have been missed. This begins the first claims
+			for _, loop := range *d.loops.Load() { // (re)subscribed: wake-ups may have been missed. This starts the first claims
 				loop.news.Store(true)
 				loop.claims.wake.put()
 			}
@@ -232,7 +225,7 @@ func (d *Dispatcher) listen(ctx context.Context) {
 	}
 }
 
-// wokenBy are the loops that each wake-up is for: one of a bucket, one of a single loop, one of a pool.
+// wokenBy maps each wake-up to its loops: all loops of a bucket, a single loop, or all loops of a pool.
 func wokenBy(loops []*bucketLoop) map[string][]*bucketLoop {
 	byName := make(map[string][]*bucketLoop, len(loops))
 	for _, loop := range loops {

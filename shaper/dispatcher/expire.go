@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	expireAtMost = 100         // jobs that one script looks at
-	expireTurn   = time.Second // of one patrol, after which it goes on
+	expireAtMost = 100         // jobs checked by one script
+	expireTurn   = time.Second // of one patrol, which then continues elsewhere
 	expireAgain  = 5 * time.Second
-	siftAtMost   = 200 // entries of a list that one script looks at
+	siftAtMost   = 200 // entries of a list checked by one script
 )
 
-// expire makes dead letters of waiting jobs that have expired, for at most a while, so that they take no place from new ones. A claim
-// does the same when the turn of a job comes.
+// expire turns waiting jobs that have expired into dead letters, for up to expireTurn, so that they free capacity for new jobs. A claim does the same
+// when the turn of a job comes.
 func (p *bucketPatrol) expire(ctx context.Context) {
 	latest := p.clock.latest(time.Now())
 	for began := time.Now(); latest != 0 && time.Since(began) < expireTurn; {
@@ -31,11 +31,11 @@ func (p *bucketPatrol) expire(ctx context.Context) {
 		if !more || err != nil {
 			return
 		}
-		latest = min(latest, at) // an entry that is looked at gets a later time, or goes
+		latest = min(latest, at) // a checked entry gets a later time, or is removed
 	}
 }
 
-// expireSome looks at the jobs that expire first, until latest. It returns the time of Redis, and whether there may be more.
+// expireSome checks the jobs that expire first, up to latest. It returns the time of Redis, and whether there may be more.
 func (p *bucketPatrol) expireSome(ctx context.Context, latest int64) (now int64, more bool, err error) {
 	ids, err := p.due(ctx, p.Keys.Expiries(), latest, expireAtMost)
 	if err != nil || len(ids) == 0 {
@@ -66,7 +66,7 @@ func (p *bucketPatrol) expireSome(ctx context.Context, latest int64) (now int64,
 	return now, lookedAt > 0 && (len(ids) == expireAtMost || lookedAt < int64(len(ids))), nil
 }
 
-// due are the first members of a sorted set that are due.
+// due returns the first members of a sorted set that are due.
 func (p *bucketPatrol) due(ctx context.Context, key string, latest, atMost int64) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.store.Timeout)
 	defer cancel()
@@ -77,7 +77,7 @@ func (p *bucketPatrol) due(ctx context.Context, key string, latest, atMost int64
 	return found, nil
 }
 
-// sift takes the ids of jobs that ended out of the lists of a flow.
+// sift removes the ids of ended jobs from the lists of a flow.
 func (p *bucketPatrol) sift(ctx context.Context, flow string) error {
 	for list := 1; list < len(p.Keys.Places(flow)); list++ {
 		for from, lookedAt := int64(0), int64(siftAtMost); lookedAt == siftAtMost; {

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// newMember is what tells the fleet what this dispatcher does; nil where it is not to.
+// newMember returns the dispatcher's member of the fleet, nil without a Program.
 func (d *Dispatcher) newMember() (*fleet.Member, error) {
 	if d.cfg.Program == "" {
 		return nil, nil //nolint:nilnil // as it says
@@ -20,7 +20,7 @@ func (d *Dispatcher) newMember() (*fleet.Member, error) {
 	})
 }
 
-// about is what the dispatcher says of itself.
+// about returns how the dispatcher describes itself.
 func (d *Dispatcher) about() fleet.About {
 	about := fleet.About{Name: d.cfg.Program, Version: d.cfg.Version, Works: true}
 	for _, l := range *d.loops.Load() {
@@ -45,7 +45,8 @@ func (d *Dispatcher) about() fleet.About {
 	return about
 }
 
-// noteLost has the fleet, and the audit, say that Redis has lost data: the audit has lost what was in it, and would say that nothing had happened.
+// noteLost reports to the fleet and records in the audit that Redis lost data. The audit has lost its records too, and would otherwise show no sign
+// of it.
 func (d *Dispatcher) noteLost(ctx context.Context, loss store.Loss) {
 	found := &fleet.DataLoss{At: loss.At.UTC(), Buckets: loss.Buckets, Count: loss.Count}
 	d.lost.Store(found)
@@ -70,7 +71,7 @@ func (d *Dispatcher) noteLost(ctx context.Context, loss store.Loss) {
 	}
 }
 
-// tellFleet tells what the dispatcher does until ctx ends.
+// tellFleet sends the heartbeats of the dispatcher until ctx ends.
 func (d *Dispatcher) tellFleet(ctx context.Context) {
 	if d.member != nil {
 		d.recallLoss(ctx)
@@ -78,8 +79,8 @@ func (d *Dispatcher) tellFleet(ctx context.Context) {
 	}
 }
 
-// recallLoss has the dispatcher report a loss of data of the last day that another one has found, which may have ended since. Without a reply of Redis it
-// reports none: the processes that found it do.
+// recallLoss makes the dispatcher report a loss of data of the last day that another process found, which may have stopped since. If Redis does not
+// respond, it reports none: the processes that found it do.
 func (d *Dispatcher) recallLoss(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.store.Timeout)
 	defer cancel()
@@ -88,7 +89,7 @@ func (d *Dispatcher) recallLoss(ctx context.Context) {
 	}
 }
 
-// count is how many jobs are held.
+// count returns the number of jobs held.
 func (h *leaseHolder) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// foresee looks whether jobs will be left at the finish of open windows, by the verdict that operators see, logs it, and has hooks told. Any number
-// of dispatchers look, and each finish is reported once. It costs a look at each bucket with an open window that has a finish, none without: see
-// [operator.Operator.Verdicts].
+// foresee checks whether jobs will be left at the finish of open windows, by the same verdict as operators see. It logs the result and passes it to
+// hooks. Any number of dispatchers check, and each finish is reported once. It costs one look per bucket with a finish in its configuration, and
+// nothing without: see [operator.Operator.Verdicts].
 func (d *Dispatcher) foresee(ctx context.Context, loops []*bucketLoop) {
 	if d.member == nil || d.cfg.Registerer == nil {
-		return // it tells the fleet no deliveries, of which a verdict is made
+		return // the verdict needs the deliveries that the fleet reports
 	}
 	byName := map[string]*bucketLoop{}
 	var names []string
@@ -27,7 +27,7 @@ func (d *Dispatcher) foresee(ctx context.Context, loops []*bucketLoop) {
 	if len(names) == 0 {
 		return
 	}
-	infos, err := d.operator.BucketInfos(ctx, names...) // also with an error those that it could look at
+	infos, err := d.operator.BucketInfos(ctx, names...) // with an error it still returns the buckets that it could read
 	infos = slices.DeleteFunc(infos, func(b operator.BucketInfo) bool {
 		hasFinish := b.Hours != nil && b.Hours.Open && !b.Hours.Finish.IsZero()
 		if !hasFinish {
@@ -47,7 +47,7 @@ func (d *Dispatcher) foresee(ctx context.Context, loops []*bucketLoop) {
 	}
 }
 
-// noteLate logs once that a finish will not be met, and once that it will be after all. It has the event noted.
+// noteLate logs once that jobs will be left at a finish, and once that none will be after all. It also records the event.
 func (d *Dispatcher) noteLate(ctx context.Context, l *bucketLoop, v *operator.Verdict) {
 	if v.Finish.Equal(l.late) {
 		return
@@ -74,7 +74,7 @@ func (d *Dispatcher) noteLate(ctx context.Context, l *bucketLoop, v *operator.Ve
 	l.late = v.Finish
 }
 
-// finishBy is what the configuration here says; "" where the plan in force is that of another one.
+// finishBy returns the finish in this process's configuration, "" if it has none. The effective plan may be another process's.
 func (c *bucketConn) finishBy() string {
 	if plan := c.Settings.Load().Drain; plan != nil {
 		return plan.FinishBy

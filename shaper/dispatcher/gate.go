@@ -10,14 +10,14 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// reasonHeld is why a job is returned unsent that was claimed before the hold of its scope.
+// reasonHeld is the reason of a job that is returned unsent because its scope is held since its claim.
 const reasonHeld = "held"
 
-// gate keeps back jobs that this process claimed before Redis took a hold of their scope: a claim looks ahead, and these would still be
-// sent. They are returned unsent, and are claimed again when the hold is over. Redis alone decides about every later claim, so a release
-// takes effect at once. The zero value is ready.
+// gate stops jobs that this process claimed before Redis recorded a hold of their scope. Claims look ahead, so these jobs would still be sent. They
+// are returned unsent, and claimed again after the hold. Redis alone decides about later claims, so a release takes effect at once. The zero value is
+// ready.
 type gate struct {
-	shut atomic.Int32 // scopes that are shut; 0: nothing to look up
+	shut atomic.Int32 // number of closed scopes; 0: no lookup needed
 
 	mu     sync.Mutex
 	scopes map[string]closing
@@ -25,13 +25,13 @@ type gate struct {
 
 type closing struct {
 	until time.Time
-	asOf  int64 // jobs that were claimed later are Redis' to judge; by its clock, microseconds
+	asOf  int64 // Redis decides about jobs claimed later; in microseconds by its clock
 }
 
-// maxClosings bounds the scopes that a gate knows. Above it, a new one replaces all: jobs of these may be sent into a hold.
+// maxClosings bounds the scopes that a gate remembers. Above it, a new one replaces all: jobs of those may be sent into a hold.
 const maxClosings = 4096
 
-// close shuts a scope. Redis is still to take the hold.
+// close closes the gate for a scope. Redis has not recorded the hold yet.
 func (g *gate) close(scope string, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,7 +47,7 @@ func (g *gate) close(scope string, until time.Time) {
 	g.shut.Store(int32(len(g.scopes)))
 }
 
-// taken notes that Redis has taken the hold of a scope, or will not: at is now by its clock.
+// taken records that Redis has recorded the hold of a scope, or will not. at is the current time by its clock.
 func (g *gate) taken(scope string, at int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,7 +56,7 @@ func (g *gate) taken(scope string, at int64) {
 	}
 }
 
-// keeps reports whether a job of a scope, which was claimed at that time, is not to be sent now.
+// keeps reports whether the gate stops a job of a scope that was claimed at that time.
 func (g *gate) keeps(scope func() string, claimedAt int64) bool {
 	if g.shut.Load() == 0 {
 		return false
@@ -67,7 +67,7 @@ func (g *gate) keeps(scope func() string, claimedAt int64) bool {
 	return ok && claimedAt <= c.asOf && time.Now().Before(c.until)
 }
 
-// scopeOf is the scope of a job in a gate, among those of its bucket.
+// scopeOf returns the name of a job's scope in the gate of its bucket.
 func (c *bucketConn) scopeOf(job *leased) string {
 	if c.HasFlows() && c.Settings.Load().Adapt.Scope == shaper.ScopeFlow {
 		return c.pathOf(job)

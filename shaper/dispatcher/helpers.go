@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// token wakes a goroutine. One that is there already is enough.
+// token wakes a goroutine. Several wake-ups become one.
 type token chan struct{}
 
 func newToken() token { return make(token, 1) }
@@ -17,7 +17,7 @@ func (t token) put() {
 	}
 }
 
-// helper is a goroutine that runs while it has something to do. A bucket that is idle has no goroutine but its claim loop.
+// helper is a goroutine that runs only while it has work. An idle bucket has no goroutine but its claim loop.
 type helper struct {
 	within context.Context //nolint:containedctx // the helper is begun until this ends; nil: never
 	do     func(context.Context)
@@ -27,7 +27,7 @@ type helper struct {
 	running sync.WaitGroup
 }
 
-// begin starts a helper, unless it runs. The work that it is to do is there already: see ends.
+// begin starts a helper, unless it runs. The caller adds the work first: see ends.
 func (h *helper) begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +38,8 @@ func (h *helper) begin() {
 	h.running.Go(func() { h.do(h.within) })
 }
 
-// ends reports whether a helper is to end: its context has ended, or there is nothing to do. mu is held while idle is asked, so that the helper
-// sees work that came before, and work that comes afterwards begins the helper again.
+// ends reports whether the helper is to end: its context has ended, or it has no work. It calls idle with mu held, so the helper sees all work added
+// before, and work added afterwards starts it again.
 func (h *helper) ends(idle func() bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,9 +47,9 @@ func (h *helper) ends(idle func() bool) bool {
 	return !h.runs
 }
 
-// wait returns when the helper has ended, once its context has.
+// wait returns when the helper has ended. Call it after the end of the helper's context.
 func (h *helper) wait() {
-	h.mu.Lock()   // a caller of begin that has not seen the end of the context yet holds it
+	h.mu.Lock()   // a concurrent begin that has not seen the end of the context holds it
 	h.mu.Unlock() //nolint:staticcheck // see above
 	h.running.Wait()
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Hook is where a dispatcher tells of events in its buckets: each becomes a job of another bucket, or of the same. Of one kind there is
-// at most one a minute for each flow, with a count. It is told once, if the bucket of the hook remembers ids for long enough.
+// Hook enqueues a job for events of the dispatcher's buckets, in another bucket or the same. Events are aggregated: at most one per minute, type and
+// flow, with a count. Each is delivered once, if the bucket of the hook remembers ids long enough.
 //
-// What becomes of jobs that hooks made raises no event.
+// Jobs of hooks raise no events themselves.
 type Hook struct {
-	Events []shaper.Event // its kinds; a bucket notes those that its Events name
+	Events []shaper.Event // the types it receives; a bucket records only those in its Events
 	Bucket string         // whose worker delivers the jobs
 	URL    string         // of the jobs
 	Flow   string         // of the jobs, where the bucket's flows are named by the job
@@ -40,7 +40,7 @@ const (
 	eventsTurn   = time.Second // of one look at a bucket
 )
 
-// event is one kind of event of a flow, or of a bucket: how often it came since a time.
+// event is an aggregated event of a flow or bucket: its number since a time.
 type event struct {
 	name   string // in Redis
 	count  int64
@@ -51,7 +51,7 @@ type event struct {
 // enqueuer enqueues the jobs of hooks and callbacks: see Config.
 type enqueuer func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 
-// eventTeller tells hooks of the events in one bucket.
+// eventTeller passes the events of one bucket to hooks.
 type eventTeller struct {
 	*bucketConn
 	shared  *store.Store
@@ -59,12 +59,12 @@ type eventTeller struct {
 	enqueue enqueuer
 }
 
-// isNeeded reports whether a hook may want to hear of the bucket.
+// isNeeded reports whether there are hooks, and the bucket records events.
 func (h *eventTeller) isNeeded() bool {
 	return len(*h.hooks.Load()) > 0 && len(h.Settings.Load().Events) > 0
 }
 
-// move makes jobs of the events of the bucket. An event stays in Redis until every hook's job is in.
+// move enqueues jobs for the events of the bucket. An event stays in Redis until the jobs of all hooks are enqueued.
 func (h *eventTeller) move(ctx context.Context) {
 	var moved []any
 	for began := time.Now(); ; {
@@ -93,7 +93,7 @@ func (h *eventTeller) move(ctx context.Context) {
 	}
 }
 
-// tell enqueues the jobs of an event, one for each hook that wants to hear of it.
+// tell enqueues the jobs of an event, one for each hook that receives its type.
 func (h *eventTeller) tell(ctx context.Context, e event) error {
 	kind, path, ofFlow := strings.Cut(e.name, " ")
 	var jobs []shaper.Job
@@ -102,7 +102,7 @@ func (h *eventTeller) tell(ctx context.Context, e event) error {
 			jobs = append(jobs, h.jobOf(hook, e, kind, path, ofFlow))
 		}
 	}
-	if len(jobs) == 0 { // a hook that there is no more
+	if len(jobs) == 0 { // its hook was removed
 		return nil
 	}
 	receipts, err := h.enqueue(ctx, jobs...)
@@ -118,13 +118,13 @@ func (h *eventTeller) tell(ctx context.Context, e event) error {
 	return errors.Join(errs...)
 }
 
-// isThere reports whether a job was refused because an earlier one of the same id is in, or was. Its content may be older, as more
-// of the events may have come.
+// isThere reports whether a job was refused because a job of the same id was enqueued before. The earlier job may have a lower count, as more events
+// may have occurred since.
 func isThere(reason shaper.Reason) bool {
 	return reason == shaper.ReasonIDReused || reason == shaper.ReasonIDEnded
 }
 
-// told is the body of a hook's job.
+// told is the payload of a hook's job.
 type told struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"` // of the first event
@@ -134,8 +134,8 @@ type told struct {
 type toldData struct {
 	Bucket string  `json:"bucket"`
 	Group  *string `json:"group,omitempty"`
-	Flow   *string `json:"flow,omitempty"` // none of an event of the whole bucket
-	Count  int64   `json:"count"`          // events since the timestamp, or since the last time
+	Flow   *string `json:"flow,omitempty"` // absent for an event of the whole bucket
+	Count  int64   `json:"count"`          // events since the timestamp
 
 	// Of the last event.
 	Job    string `json:"job,omitempty"`
@@ -146,15 +146,15 @@ type toldData struct {
 	Finish *toldFinish `json:"finish,omitempty"` // of finish.late
 }
 
-// toldFinish is what is foreseen of the finish of a drain window: see lua/note_late.lua.
+// toldFinish is the forecast for the finish of a drain window: see lua/note_late.lua.
 type toldFinish struct {
 	At       time.Time `json:"at"`
 	Left     int64     `json:"left"`
-	Why      []string  `json:"why"`      // codes of what keeps jobs, the most jobs first
+	Why      []string  `json:"why"`      // codes of what holds jobs back, the one with most jobs first
 	Sentence string    `json:"sentence"` // the verdict for people
 }
 
-// readFinish reads the detail of finish.late. Its numbers are texts: Lua's JSON rounds large ones. A program of an earlier version notes none.
+// readFinish parses the detail of finish.late, and returns nil if it has none. Its numbers are texts, as Lua's JSON rounds large ones.
 func readFinish(detail string) *toldFinish {
 	var texts struct {
 		At       int64  `json:"at,string"`
@@ -168,7 +168,7 @@ func readFinish(detail string) *toldFinish {
 	return &toldFinish{time.UnixMicro(texts.At).UTC(), texts.Left, strings.Fields(texts.Why), texts.Sentence}
 }
 
-// toldWindow is what became of jobs in a drain window: see lua/close_window.lua.
+// toldWindow is the result of a drain window: see lua/close_window.lua.
 type toldWindow struct {
 	Opened  time.Time `json:"opened"`
 	Closed  time.Time `json:"closed"`
@@ -177,10 +177,10 @@ type toldWindow struct {
 	Dropped int64     `json:"dropped"`
 	Left    int64     `json:"left"`
 	Delayed int64     `json:"delayed"`
-	Why     []string  `json:"why"` // jobs are left
+	Why     []string  `json:"why"` // codes of why jobs are left
 }
 
-// readWindow reads the detail of window.closed. Its numbers are texts: Lua's JSON rounds large ones.
+// readWindow parses the detail of window.closed. Its numbers are texts, as Lua's JSON rounds large ones.
 func readWindow(detail string) *toldWindow {
 	var texts struct {
 		Opened  int64  `json:"opened,string"`
@@ -203,12 +203,12 @@ func readWindow(detail string) *toldWindow {
 
 func (h *eventTeller) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
 	body := told{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
-	_ = json.Unmarshal([]byte(e.detail), &body.Data) // a detail that cannot be parsed is left out
+	_ = json.Unmarshal([]byte(e.detail), &body.Data) // a detail that cannot be parsed is omitted
 	body.Data.Bucket, body.Data.Count = h.Name, e.count
 	if kind == string(shaper.EventFinishLate) {
 		body.Data.Finish = readFinish(e.detail)
 	}
-	if kind == string(shaper.EventWindowClosed) { // its name has its opening, so that each is told by itself
+	if kind == string(shaper.EventWindowClosed) { // its name includes its opening, so that windows are not aggregated
 		body.Data.Window, ofFlow = readWindow(e.detail), false
 	}
 	if ofFlow && h.HasFlows() {

@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// leased is a job that this process holds: from the claim until it is settled.
+// leased is a job that this process holds, from the claim until it is settled.
 type leased struct {
 	shaper.Attempt
 	slot        time.Time // when to depart, on this process's monotonic clock
@@ -17,33 +17,33 @@ type leased struct {
 	mark        string
 	epoch       int64
 	claim       string
-	batch       int64        // its number, of a job that leaves together with others; else 0
+	batch       int64        // the number of its batch in the claim; 0: it is sent alone
 	claimedAt   int64        // by the server's clock, microseconds
-	charged     string       // of budgets, as claim.lua told it; "": nothing
-	counted     shaper.Units // of that, what metrics have as reserved; nil where nothing is charged
+	charged     string       // to budgets, as claim.lua returned it; "": nothing
+	counted     shaper.Units // the part of charged that metrics count as reserved; nil if nothing is charged
 	attempts    int          // deliveries with an outcome so far
 	maxAttempts int
 	wakeLimit   time.Duration           // how late the delivery may wake for the slot
-	closes      time.Time               // the end of the window, when the permit is void; zero: it has none
+	closes      time.Time               // the end of the window, when the permit is void; zero: none
 	cancel      context.CancelCauseFunc // of the delivery, once it runs
-	arrived     time.Time               // when the claim's answer did
+	arrived     time.Time               // when the claim's reply arrived
 	woken       time.Time               // when the delivery began, at the slot or late
 	departed    time.Time
 	traceID     string        // of the attempt, if it is sampled
-	expires     time.Duration // after its enqueue; 0 never
-	waiter      string        // the channel of the waiter for the result, "" none
-	sender      string        // the channel of the process that sends the job itself, "" none
-	callback    string        // the first line of its body in Redis, if its end is to be told
-	callbackURL string        // that it names, as failureURL
+	expires     time.Duration // after its enqueue; 0: never
+	waiter      string        // the channel of the waiter for the result; "": none
+	sender      string        // the channel of the process that sends the job itself; "": none
+	callback    string        // the first line of its body in Redis, if a callback is due
+	callbackURL string        // that it names, as does failureURL
 	failureURL  string
 	lastChance  bool          // one more crash makes it poison
-	handedOver  *handedOver   // another process is to start it, nil: it is not
+	handedOver  *handedOver   // set while another process is to start it
 	ended       chan struct{} // closed when Redis has taken the outcome, or it is lost; nil: no caller waits for that
-	unreadable  error         // what is in Redis is no job of ours
-	unsettled   error         // what its flow has of its own cannot be read
+	unreadable  error         // why the text in Redis cannot be read as a job
+	unsettled   error         // why its flow's own settings cannot be read
 }
 
-// owner is the claim as Redis has it with the job.
+// owner returns the claim as Redis stores it with the job.
 func (l *leased) owner() string {
 	if l.batch == 0 {
 		return l.claim
@@ -51,7 +51,7 @@ func (l *leased) owner() string {
 	return fmt.Sprint(l.claim, "#", l.batch)
 }
 
-// validFor is how long after its slot the job may depart: no permit of a window lasts beyond its end.
+// validFor returns how long after its slot the job may depart. No permit lasts beyond the end of its window.
 func (l *leased) validFor() time.Duration {
 	if l.closes.IsZero() {
 		return l.permitTTL
@@ -59,7 +59,7 @@ func (l *leased) validFor() time.Duration {
 	return min(l.permitTTL, l.closes.Sub(l.slot)-time.Nanosecond)
 }
 
-// lateness is why the delivery began too late for its slot; "" if it did not.
+// lateness returns why the delivery began too late for its slot, "" if it did not.
 func (l *leased) lateness() string {
 	limit := min(l.wakeLimit, l.validFor())
 	switch {
@@ -71,16 +71,16 @@ func (l *leased) lateness() string {
 	return shaper.ReasonLateProcess
 }
 
-// departs notes that a job departs. The lateness that is counted is the process's own: not what the worker took to connect.
+// departs records the departure. The lateness it counts is the process's own, without the time the worker took to connect.
 func (c *bucketConn) departs(job *leased) {
 	job.departed = time.Now()
 	c.store.Metrics.CountDeparture(c.Name, job.woken.Sub(job.slot), job.traceID)
 }
 
-// request is the jobs that one request carries: those of a batch, or one job.
+// request holds the jobs that one request carries: a batch, or one job.
 type request []*leased
 
-// requestsOf puts jobs together that the claim has made a batch. They stand side by side.
+// requestsOf groups the jobs of each batch, which follow each other, into one request.
 func requestsOf(jobs []*leased) []request {
 	requests := make([]request, 0, len(jobs))
 	for i, job := range jobs {
@@ -93,8 +93,8 @@ func requestsOf(jobs []*leased) []request {
 	return requests
 }
 
-// withCancel lets each job of the request be cancelled by itself. The request ends with the last one: as long as one job is ours, its
-// outcome counts. The caller holds the mutex of the leases, and so does each call that cancels.
+// withCancel lets each job of the request be cancelled separately. The request is cancelled with its last job: while one job is ours, its outcome
+// counts. The caller holds the mutex of the leases, and so does each call of cancel.
 func (jobs request) withCancel(cancel context.CancelCauseFunc) {
 	if len(jobs) == 1 {
 		jobs[0].cancel = cancel
@@ -115,7 +115,7 @@ func (jobs request) withCancel(cancel context.CancelCauseFunc) {
 	}
 }
 
-// returned is the outcomes of jobs of which none is sent.
+// returned returns outcomes for jobs of which none is sent.
 func (jobs request) returned(reason string) []shaper.Outcome {
 	outcomes := make([]shaper.Outcome, len(jobs))
 	for i := range outcomes {
@@ -124,8 +124,8 @@ func (jobs request) returned(reason string) []shaper.Outcome {
 	return outcomes
 }
 
-// unsent is the outcomes of jobs that are not sent, nil if all of them are. Those of the others have no result yet. late is why the request is
-// late, "" if it is not.
+// unsent returns the outcomes of jobs that are not sent, nil if all are. The others have a zero outcome. late is why the request is late, "" if it is
+// not.
 func (jobs request) unsent(late string) []shaper.Outcome {
 	var outcomes []shaper.Outcome
 	note := func(i int, outcome shaper.Outcome) {
@@ -140,7 +140,7 @@ func (jobs request) unsent(late string) []shaper.Outcome {
 			note(i, shaper.Dead("unreadable", job.unreadable.Error()))
 		case late != "":
 			note(i, shaper.Returned(late))
-		case jobs[0].unsettled != nil: // the settings of the flow, which stand with its first job
+		case jobs[0].unsettled != nil: // the settings of the flow, which are kept with its first job
 			note(i, shaper.Retry(shaper.ReasonFlowSettings, jobs[0].unsettled.Error()))
 		}
 	}

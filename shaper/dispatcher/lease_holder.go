@@ -10,18 +10,18 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// leaseHolder has the leases of one bucket that belong to this process, from the claim until they are settled, and extends them.
+// leaseHolder holds this process's leases of one bucket, from the claim until they are settled, and extends them.
 type leaseHolder struct {
 	*bucketConn
-	guard *poisonGuard // shared by all buckets: the process is one
+	guard *poisonGuard // shared by all buckets: a crash affects the whole process
 	beat  helper       // extends leases
 
-	endHeartbeat context.CancelFunc // no lease is extended any more
+	endHeartbeat context.CancelFunc // stops the extension of leases
 
 	mu          sync.Mutex
 	jobs        map[string]*leased // by id: claimed and not settled yet
-	unknown     string             // id of the claim whose answer has not arrived, "" none
-	interrupted bool               // deliveries that begin are cancelled too
+	unknown     string             // id of a claim whose reply has not arrived, "" for none
+	interrupted bool               // new deliveries are cancelled too
 }
 
 func newLeaseHolder(c *bucketConn, guard *poisonGuard) *leaseHolder {
@@ -31,11 +31,10 @@ func newLeaseHolder(c *bucketConn, guard *poisonGuard) *leaseHolder {
 	return h
 }
 
-// hold notes jobs as ours, so that the heartbeat keeps their leases. A job that
-// is under way here already was taken back and came again: the older delivery
-// has lost its lease.
+// hold records jobs as ours, so that the heartbeat extends their leases. If a job is under way here already, it was returned and claimed again: the
+// older delivery has lost its lease, and is cancelled.
 func (h *leaseHolder) hold(jobs ...*leased) {
-	if len(jobs) == 0 { // none is a reason for a heartbeat
+	if len(jobs) == 0 { // needs no heartbeat
 		return
 	}
 	h.mu.Lock()
@@ -49,7 +48,7 @@ func (h *leaseHolder) hold(jobs ...*leased) {
 	h.beat.begin()
 }
 
-// forget lets go of a job whose outcome is settled, or lost.
+// forget releases a job whose outcome is settled, or lost.
 func (h *leaseHolder) forget(job *leased) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +61,7 @@ func (h *leaseHolder) forget(job *leased) {
 	}
 }
 
-// delivering notes how the delivery of jobs is cancelled. Those whose leases are lost already, and all after interrupt, are cancelled at once.
+// delivering records how to cancel the delivery of jobs. It cancels at once jobs whose leases are lost already, and all jobs after interrupt.
 func (h *leaseHolder) delivering(jobs request, cancel context.CancelCauseFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +76,7 @@ func (h *leaseHolder) delivering(jobs request, cancel context.CancelCauseFunc) {
 	}
 }
 
-// interrupt cancels what still runs, and what begins later, and returns how many run.
+// interrupt cancels running and later deliveries, and returns how many are running.
 func (h *leaseHolder) interrupt() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +97,7 @@ func (h *leaseHolder) holds(job *leased) bool {
 	return h.jobs[job.ID] == job
 }
 
-// now returns what is held: the jobs, and the claim whose answer has not arrived.
+// now returns the jobs held, and the claim whose reply has not arrived.
 func (h *leaseHolder) now() (jobs []*leased, claimID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,9 +109,9 @@ func (h *leaseHolder) holdsNothing() bool {
 	return len(jobs) == 0 && claimID == ""
 }
 
-// setUnanswered notes the claim whose answer has not arrived, "" if there is none. Its jobs are leased to this process, which does not know
-// them: the heartbeat extends their leases by the id of the claim. It begins before the answer is there only where that may take as long as a
-// heartbeat: the claims of an idle bucket need none.
+// setUnanswered records the claim whose reply has not arrived, "" for none. Its jobs are leased to this process, which does not know them: the
+// heartbeat extends their leases by the id of the claim. It starts the heartbeat only if the reply may take as long as a heartbeat. So the claims of
+// an idle bucket need none.
 func (h *leaseHolder) setUnanswered(claimID string, patience time.Duration) {
 	h.mu.Lock()
 	h.unknown = claimID
@@ -122,15 +121,15 @@ func (h *leaseHolder) setUnanswered(claimID string, patience time.Duration) {
 	}
 }
 
-// keepUnanswered has the heartbeat extend the leases of a claim that failed, if its answer did not come.
+// keepUnanswered starts the heartbeat for the leases of a failed claim, if its reply is missing.
 func (h *leaseHolder) keepUnanswered() {
 	if !h.holdsNothing() {
 		h.beat.begin()
 	}
 }
 
-// heartbeat extends the leases of all jobs held and of the claim under way, three times a lease, until there are none or ctx ends. A delivery
-// whose lease is lost is cancelled: another process has it.
+// heartbeat extends the leases of all jobs held and of the claim under way, three times a lease, until there are none or ctx ends. A delivery whose
+// lease is lost is cancelled: another process has the job.
 func (h *leaseHolder) heartbeat(ctx context.Context) {
 	for sleep(ctx, h.heartbeatEvery()); !h.beat.ends(h.holdsNothing); sleep(ctx, h.heartbeatEvery()) {
 		jobs, claimID := h.now()
@@ -166,20 +165,20 @@ func (h *leaseHolder) extend(ctx context.Context, jobs []*leased, claimID string
 				continue
 			}
 			h.guard.leave(job)
-			if h.jobs[job.ID] != job || job.cancel == nil { // settled meanwhile is not lost
+			if h.jobs[job.ID] != job || job.cancel == nil { // a job settled meanwhile is not lost
 				continue
 			}
 			job.cancel(errLeaseLost)
-			if job.handedOver != nil { // started elsewhere, or taken back
+			if job.handedOver != nil { // started elsewhere, or returned
 				delete(h.jobs, job.ID)
 			}
 		}
 	}, args...)
 }
 
-// poisonGuard lets a process have one job on its last chance at a time, over all its buckets. One more crash makes
-// that job poison, and a crash is charged to every job that the process has. The guard has the job from the claim
-// until Redis has its outcome or has taken the lease back: until then a crash is charged to it. See claim.lua.
+// poisonGuard lets a process have only one job on its last chance at a time, over all its buckets. One more crash makes that job poison, and a crash
+// is charged to every job of the process. The guard holds the job from the claim until Redis has its outcome or has returned the lease: a crash is
+// charged to it until then. See claim.lua.
 type poisonGuard struct {
 	mu  sync.Mutex
 	job *leased
@@ -192,7 +191,7 @@ func (g *poisonGuard) free() bool {
 	return g.job == nil
 }
 
-// take reports whether the job may go: it may not if two claims were under way.
+// take reports whether the job may be sent: not if a concurrent claim got another such job.
 func (g *poisonGuard) take(job *leased) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,7 +202,7 @@ func (g *poisonGuard) take(job *leased) bool {
 	return true
 }
 
-// leave lets another job have the last chance, if this is the one.
+// leave frees the guard if it holds this job.
 func (g *poisonGuard) leave(job *leased) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -24,11 +24,11 @@ import (
 
 // LeasesConfig is what [NewLeases] needs.
 type LeasesConfig struct {
-	Redis   redis.UniversalClient // that of the dispatchers, made by redisconn.Connect
+	Redis   redis.UniversalClient // the Redis of the dispatchers, returned by redisconn.Connect
 	Timeout time.Duration         // of one call to Redis; 0 means shaper.DefaultTimeout
 	Logger  *slog.Logger          // nil logs nothing
 
-	// Registerer is where the metrics of outcomes go, under the names of a dispatcher's; nil counts nothing.
+	// Registerer registers the metrics of outcomes, under a dispatcher's names; nil counts nothing.
 	Registerer prometheus.Registerer
 
 	// Tracer and SendIsParent are as in [Config], for the attempts of [Permits]. A job that another process starts by its ticket gets no span here:
@@ -37,9 +37,8 @@ type LeasesConfig struct {
 	SendIsParent bool
 }
 
-// Leases starts and settles jobs that a dispatcher handed over, in a process that has no configuration and claims
-// nothing. It is safe for concurrent use. A heartbeat for each bucket extends the leases of all jobs under way, in one round trip for 500
-// of them, three times a lease.
+// Leases starts and settles jobs that a dispatcher handed over, in a process that has no configuration and claims nothing. It is safe for concurrent
+// use. One heartbeat per bucket extends the leases of all jobs under way, three times a lease, in one round trip per 500 jobs.
 type Leases struct {
 	store *store.Store
 	life  context.Context //nolint:containedctx // ends with Close
@@ -47,20 +46,20 @@ type Leases struct {
 	lone  chan struct{} // held by the only job on its last chance
 
 	mu       sync.Mutex
-	settlers map[store.Keys]*settler // one for each bucket
-	returns  sync.WaitGroup          // of jobs that are given back
+	settlers map[store.Keys]*settler // by bucket
+	returns  sync.WaitGroup          // of jobs that are being returned
 	outage   outage
 	guard    poisonGuard
 	spans    *attemptTracer
 }
 
-// reasonNotStarted is why a job is returned whose start is not known.
+// reasonNotStarted is the reason of a job that is returned because its start is unknown.
 const reasonNotStarted = "not_started"
 
-// ErrNotStarted says that a job is not to be run: its lease is lost, it is over, or it was started before.
+// ErrNotStarted means that the job must not run: its lease is lost, it has ended, or it was started before.
 var ErrNotStarted = errors.New("dispatcher: the job is not started: its lease is lost, or it was started before")
 
-// NewLeases makes a client for leases. It does not talk to Redis yet.
+// NewLeases returns a client for leases, without a round trip.
 func NewLeases(cfg LeasesConfig) (*Leases, error) {
 	s, err := store.New(store.Guest, cfg.Redis, nil, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
@@ -70,8 +69,8 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 	return &Leases{store: s, life: life, end: end, lone: make(chan struct{}, 1), settlers: map[store.Keys]*settler{}, outage: outage{log: s.Log}, spans: newAttemptTracer(cfg.Tracer, cfg.SendIsParent)}, nil
 }
 
-// Close ends the heartbeats. The leases of jobs that are not settled yet run out, and the jobs are delivered again. Close
-// after the last [Lease.Settle] has returned: for an asynq server, after its Shutdown.
+// Close ends the heartbeats. The leases of unsettled jobs expire, and the jobs are delivered again. Call it after the last [Lease.Settle] has
+// returned: for an asynq server, after its Shutdown.
 func (l *Leases) Close() {
 	l.mu.Lock()
 	l.end()
@@ -91,10 +90,9 @@ type Lease struct {
 	ctx     context.Context //nolint:containedctx // of the handler: it ends with the lease
 }
 
-// Start marks the start of a job by its ticket, which a worker got from [shaper.Attempt.Ticket], and takes over its lease. It
-// returns [ErrNotStarted] if the job is not to be run. While Redis is unavailable it tries until ctx ends, and then returns
-// that error: the job has not started, and may be started later. A job that becomes poison by one more crash waits until no
-// other such job runs in this process. One round trip.
+// Start starts a job by its ticket, which a worker got from [shaper.Attempt.Ticket], and takes over its lease. It returns [ErrNotStarted] if the job
+// must not run. While Redis is unavailable it tries until ctx ends, and returns the last error: the job has not started, and may be started later. A
+// job that one more crash makes poison waits until no other such job runs in this process. It takes one round trip.
 func (l *Leases) Start(ctx context.Context, text string) (*Lease, error) {
 	t, err := readTicket(text)
 	if err != nil {
@@ -103,7 +101,7 @@ func (l *Leases) Start(ctx context.Context, text string) (*Lease, error) {
 	return l.begin(ctx, ctx, t)
 }
 
-// begin is Start by a ticket that is read. The context of the lease ends with within.
+// begin is Start with a parsed ticket. The context of the lease ends with within.
 func (l *Leases) begin(ctx, within context.Context, t *ticket) (*Lease, error) {
 	if t.LastChance {
 		select {
@@ -150,14 +148,14 @@ func (l *Leases) start(ctx, within context.Context, t *ticket) (*Lease, error) {
 	}
 }
 
-// mayPassSoon reports whether a call is worth sending again by itself. A refused user is a matter for the caller.
+// mayPassSoon reports whether a failed call is worth repeating here. A refused user is left to the caller.
 func mayPassSoon(err error) bool {
 	failure := redisconn.FailureOf(err)
 	return failure != redisconn.NoFailure && failure != redisconn.Forbidden
 }
 
-// giveBack returns a job that may have been started by a call whose reply was lost. No process runs it: without this its lease would run out, and
-// count as a crash.
+// giveBack returns a job that may have been started by a call whose reply was lost. No process runs it: otherwise its lease would expire, and count
+// as a crash.
 func (l *Leases) giveBack(s *settler, job *leased) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +197,7 @@ func (c *bucketConn) startLent(ctx context.Context, t *ticket, job *leased) (sta
 	return started, nil
 }
 
-// settlerOf returns what settles for a bucket. Its settings are those of the newest ticket.
+// settlerOf returns the settler of a bucket, with the settings of the newest ticket.
 func (l *Leases) settlerOf(t *ticket) (*settler, error) {
 	b := t.bucket()
 	l.mu.Lock()
@@ -216,12 +214,12 @@ func (l *Leases) settlerOf(t *ticket) (*settler, error) {
 	return s, nil
 }
 
-// Context is for whatever runs the job: the context of the start. It ends when the lease is lost, too.
+// Context returns the context for running the job: the context of the start. It also ends when the lease is lost.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Settle ends the lease with an outcome of any result but [shaper.ResultHandedOver], once. It returns when Redis has taken the outcome, the
-// lease was lost, or [Leases.Close] was called; while Redis is unavailable it waits, and the lease is extended as soon as Redis is back.
-// Outcomes of one moment share a round trip.
+// Settle ends the lease with an outcome of any result but [shaper.ResultHandedOver], once. It returns when Redis has taken the outcome, the lease was
+// lost, or [Leases.Close] was called. While Redis is unavailable it waits, and the lease is extended as soon as Redis is back. Concurrent outcomes
+// share a round trip.
 func (l *Lease) Settle(outcome shaper.Outcome) {
 	if outcome.Result < shaper.ResultDone || outcome.Result >= shaper.ResultHandedOver {
 		outcome = shaper.Retry("no_result", fmt.Sprintf("the handler answered result %d", outcome.Result))

@@ -10,16 +10,15 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// ticketTries is how many slots a lent job gets until it is dropped. A message may be lost, and then the job waits for the next slot, at the head of
-// its queue. A process that has died starts none of its tickets.
+// ticketTries is how many slots a self-dispatched job gets before it is dropped. A ticket message may be lost: the job then waits for the next slot,
+// at the head of its queue. A process that has died starts none of its tickets.
 const ticketTries = 3
 
-// reasonNoSender is why a job is dropped that no process sends.
+// reasonNoSender is the reason of a dropped job that no process sends.
 const reasonNoSender = "no_sender"
 
-// lend gives the ticket of a job to the process that sends it, as soon as it is claimed. So a far Redis costs no lateness. It returns what
-// becomes of a job that is not started until it is too late: it goes back to the head of its queue, or is dropped. Of one that was started,
-// Redis takes no outcome of this process.
+// lend publishes the ticket of a job to its sender as soon as it is claimed, so a far Redis adds no lateness. It returns the outcome of a job that is
+// not started in time: returned to the head of its queue, or dropped. For a started job, Redis ignores this outcome.
 func (v *deliverer) lend(job *leased) shaper.Outcome {
 	ctx, cancel := context.WithCancelCause(v.life)
 	defer cancel(nil)
@@ -27,7 +26,7 @@ func (v *deliverer) lend(job *leased) shaper.Outcome {
 	within, stop := context.WithTimeout(ctx, v.store.Timeout)
 	heard, err := v.store.Redis.Publish(within, job.sender, codec.TicketMessage(v.Keys.Name, job.ID, v.ticketOf(job))).Result()
 	stop()
-	_, isCluster := v.store.Redis.(*redis.ClusterClient) // there, heard counts those at one node
+	_, isCluster := v.store.Redis.(*redis.ClusterClient) // in a cluster, heard counts only subscribers at one node
 	switch {
 	case err != nil:
 		return shaper.Returned(reasonNotStarted)
@@ -47,13 +46,13 @@ func noSender() shaper.Outcome {
 	return outcome
 }
 
-// late is how long after its slot a lent job may be started and sent here.
+// late returns how long after its slot a self-dispatched job may be started and sent here.
 func (c *bucketConn) late(t *ticket) time.Duration {
 	shortest, _ := c.clock.rtt()
 	return t.late(shortest)
 }
 
-// permit gives a lent job, which is started here, the permit of its ticket. ctx ends with the lease.
+// permit gives a self-dispatched job, which is started here, the permit of its ticket. ctx ends with the lease.
 func (c *bucketConn) permit(ctx context.Context, t *ticket, job *leased) {
 	job.slot, job.permitTTL, job.wakeLimit = c.clock.local(t.Slot), micros(t.Lasts), c.late(t)
 	job.depart = func(time.Duration) { c.departs(job) }

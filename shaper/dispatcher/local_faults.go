@@ -14,16 +14,16 @@ const (
 	faultRound    = 4 // attempts after which the bound changes
 	minFaultPause = time.Second
 	maxFaultPause = 15 * time.Second
-	faultLogEvery = time.Minute // a fault that goes on is logged again
-	faultIsOver   = time.Minute // without a sign of it
+	faultLogEvery = time.Minute // a fault that continues is logged again after this
+	faultIsOver   = time.Minute // if it has not occurred for this long
 )
 
-// localFaults bounds what a dispatcher claims of a bucket while its own host makes most attempts fail: see [shaper.Outcome.Local]. Other
+// localFaults bounds what a dispatcher claims of a bucket while its own host causes most attempts to fail: see [shaper.Outcome.Local]. Other
 // dispatchers take the slots then.
 //
-// It counts rounds of attempts. After a round in which all failed so, one request at a time goes on, as a probe; after one in which half did, half
-// as many. A round without such a failure doubles the bound, up to the number of workers. After each probe that fails nothing is claimed for a
-// pause, which doubles up to [maxFaultPause].
+// It counts attempts in rounds. If all attempts of a round failed this way, the bound becomes one request, as a probe; if half or more did, it is
+// halved. A round without such a failure doubles it, up to the number of workers. After a failed probe nothing is claimed for a pause, which doubles
+// up to [maxFaultPause].
 //
 // The zero value bounds nothing. It is safe for concurrent use.
 type localFaults struct {
@@ -38,17 +38,17 @@ type localFaults struct {
 	fault       shaper.Outcome
 }
 
-// faultLog logs faults of the host, of all buckets of a dispatcher together: a new one at once, and one that goes on once in [faultLogEvery].
+// faultLog logs faults of the host, for all buckets of a dispatcher together: a new one at once, a continuing one once per [faultLogEvery].
 type faultLog struct {
 	log *slog.Logger
 
 	mu       sync.Mutex
-	reason   string // as last logged; "" none
+	reason   string // as last logged; "": none
 	logged   time.Time
 	unlogged int
 }
 
-// bound returns how many of the workers may have a request.
+// bound returns how many workers may have a request.
 func (f *localFaults) bound(workers int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,8 +65,8 @@ func (f *localFaults) pausedUntil() time.Time {
 	return f.until
 }
 
-// note takes in the outcome of a request. running is how many there were with it, of so many workers. An attempt that was returned for another
-// reason says nothing.
+// note records the outcome of a request. running is the number of requests, including this one; workers is the number of workers. An attempt that was
+// returned for another reason is ignored.
 func (f *localFaults) note(log *faultLog, outcome *shaper.Outcome, running, workers int, now time.Time) {
 	if outcome.Result == shaper.ResultReturned && !outcome.Local {
 		return
@@ -115,7 +115,7 @@ func (f *localFaults) ends(log *faultLog, workers int, now time.Time) {
 	f.limit, f.since, f.last, f.fault = 0, time.Time{}, time.Time{}, shaper.Outcome{}
 }
 
-// failed logs an attempt that this host could not make, unless one was logged lately.
+// failed logs an attempt that this host could not make, unless the same fault was logged recently.
 func (l *faultLog) failed(bucket string, outcome *shaper.Outcome, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *faultLog) failed(bucket string, outcome *shaper.Outcome, now time.Time)
 	l.reason, l.logged, l.unlogged = outcome.Reason, now, 0
 }
 
-// worked logs that a fault that was logged has ended.
+// worked logs the end of a fault that was logged.
 func (l *faultLog) worked(reason string, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,7 @@ func (l *faultLog) worked(reason string, after time.Duration) {
 	l.reason, l.unlogged = "", 0
 }
 
-// current describes the fault while it bounds what is claimed; "" if it does not.
+// current describes the fault while it bounds claims; "" otherwise.
 func (f *localFaults) current(workers int, now time.Time) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,22 +12,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sight is what a look at a bucket saw.
+// sight is what look found of one bucket. Times are microseconds.
 type sight struct {
-	waiting    bool  // there is something to send, and the claim loop sleeps
-	deadline   int64 // of the lease that ends first, 0 none
-	events     bool  // there are some, for hooks
-	callbacks  bool  // there are some
-	expiry     int64 // of the job that expires first, 0 none
-	empty      bool  // Redis keeps nothing of the bucket that has to be audited
-	trims      bool  // it keeps what is to be trimmed, and it is time for that
-	trimsRound bool  // it is time for that
-	err        error // nothing was seen
+	waiting    bool  // there are jobs to send, and the claim loop sleeps
+	deadline   int64 // of the lease that ends first; 0: none
+	events     bool  // there are events for hooks
+	callbacks  bool  // there are callbacks to move
+	expiry     int64 // of the job that expires first; 0: none
+	empty      bool  // Redis keeps nothing of the bucket that needs an audit
+	trims      bool  // Redis keeps data to be trimmed, and this is a trim round
+	trimsRound bool  // this is a trim round
+	err        error // the look failed
 }
 
-// patrol looks after all buckets until ctx ends. It wakes loops that missed a wake-up, returns jobs whose leases ended,
-// and runs the sweeper. The buckets are looked after side by side, and their scripts share round trips: however many buckets there
-// are and however far Redis is, the next look is not late.
+// patrol checks all buckets until ctx ends. It wakes loops that missed a wake-up, returns jobs whose leases ended, and runs the sweeper. Buckets are
+// handled in parallel, and their scripts share round trips. So many buckets or a far Redis do not delay the next round.
 func (d *Dispatcher) patrol(ctx context.Context) {
 	var tending sync.WaitGroup
 	defer tending.Wait()
@@ -67,17 +66,15 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 	}
 }
 
-// look looks at every bucket. The buckets in which there was nothing the last time are asked about together, in one command for
-// up to 50 of them; any other bucket costs one command while it is busy, and about three while its claim loop sleeps. All of that is one round trip,
-// and a second one where something came into a bucket that had nothing. In a cluster each node is asked on its own, and one command
-// is about one bucket: buckets of a node that does not answer are not seen, and the others are.
+// look checks every bucket. Buckets that were empty at the last look share one command per 50. Any other bucket costs one command while it is busy,
+// and about three while its claim loop sleeps. All of that is one round trip, or two if an empty bucket has got work. In a cluster each node is asked
+// separately, with one command per bucket: only the buckets of a node that does not respond are missed.
 func (d *Dispatcher) look(ctx context.Context, patrols []*bucketPatrol) []sight {
 	quiet := those(patrols, func(p *bucketPatrol) bool { return p.quiet })
 	for _, p := range anyThere(ctx, d.store, quiet, (*bucketPatrol).lookedAt) {
-		p.quiet, p.tells = false, true // perhaps: this look tells
+		p.quiet, p.tells = false, true // perhaps: this look finds out
 	}
-	// Buckets in which jobs expire, or of which something is to be told, are asked for that at each look, and all others cost a 50th of a
-	// command.
+	// Buckets with jobs that expire or with callbacks are asked for both at each look. All others share one command per 50 buckets.
 	unknown := those(patrols, func(p *bucketPatrol) bool { return !p.quiet && !p.tells })
 	for _, p := range anyThere(ctx, d.store, unknown, func(p *bucketPatrol) []string { return []string{p.Keys.Expiries(), p.Keys.Callbacks()} }) {
 		p.tells = true
@@ -98,8 +95,7 @@ func (d *Dispatcher) look(ctx context.Context, patrols []*bucketPatrol) []sight 
 	return sights
 }
 
-// lookForKept finds out of which buckets Redis keeps something that is to be audited or trimmed. A bucket of which it keeps nothing
-// costs a 50th of a command.
+// lookForKept finds the buckets of which Redis keeps data to be audited or trimmed. Buckets without such data share one command per 50.
 func (d *Dispatcher) lookForKept(ctx context.Context, patrols []*bucketPatrol) {
 	empty := those(patrols, func(p *bucketPatrol) bool { return p.empty })
 	for _, p := range anyThere(ctx, d.store, empty, func(p *bucketPatrol) []string { return append(p.audited(), p.trimmed()...) }) {
@@ -116,26 +112,26 @@ func (d *Dispatcher) lookForKept(ctx context.Context, patrols []*bucketPatrol) {
 	}
 }
 
-// audited are the keys that the audit of the sweeper is about.
+// audited returns the keys that the sweeper's audit covers.
 func (p *bucketPatrol) audited() []string {
 	k := p.Keys
 	return append(k.Purged(), k.Body(), k.Meta(), k.Attempts(), k.Leases(), k.Riders(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.SeenUntil(), k.Flows(), k.Groups(),
 		k.Idle())
 }
 
-// trimmed are the keys of which the patrol drops what is old.
+// trimmed returns the keys from which the patrol drops old entries.
 func (p *bucketPatrol) trimmed() []string {
 	return []string{p.Keys.Dead(), p.Keys.Disabled(), p.Keys.ResultEnds()}
 }
 
-// lookedAt are the keys that a look is about: where none of them exists, there is nothing to see.
+// lookedAt returns the keys that a look reads. If none of them exists, the bucket is quiet.
 func (p *bucketPatrol) lookedAt() []string {
 	keys := []string{p.Keys.Leases(), p.Keys.Expiries(), p.Keys.Callbacks()}
 	if p.events.isNeeded() {
 		keys = append(keys, p.Keys.Outbox())
 	}
 	switch {
-	case !p.claims.sleeping.Load(): // it looks for work by itself
+	case !p.claims.sleeping.Load(): // it polls by itself
 		return keys
 	case p.HasFlows():
 		return append(keys, p.Keys.TurnQueue())
@@ -143,8 +139,7 @@ func (p *bucketPatrol) lookedAt() []string {
 	return append(keys, p.Keys.Places("")...)
 }
 
-// look adds the commands of a look at one bucket to a pipeline, and returns what
-// notes what they saw when it has run.
+// look adds the commands for one bucket to a pipeline. It returns a function that fills in the sight after the pipeline has run.
 func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sight) {
 	lease := pipe.ZRangeWithScores(ctx, p.Keys.Leases(), 0, 0)
 	exists := func(asks bool, key string) *redis.IntCmd {
@@ -181,7 +176,7 @@ func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sig
 	}
 }
 
-// lookForWork looks whether there are jobs, and whether one of them can be sent.
+// lookForWork adds the commands that find whether there are jobs (there), and whether one of them can be sent now (waiting).
 func (p *bucketPatrol) lookForWork(ctx context.Context, pipe redis.Pipeliner) func() (there, waiting bool, err error) {
 	latest := p.clock.latest(time.Now())
 	if p.HasFlows() {

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	oldestBytes   = 1 << 20 // bodies that one script reads
+	oldestBytes   = 1 << 20 // bodies read by one script
 	oldestScripts = 8       // for one chunk of flows
 )
 
-// oldestJob is the job that came first, of those at the heads of lists. The zero value is none.
+// oldestJob is the job enqueued first, of the jobs at the heads of lists. The zero value means none.
 type oldestJob struct {
 	came int64
 	id   string
 }
 
-// findOldest looks for the oldest waiting job in the flows that a chunk of an audit has named, and keeps it in Redis when the audit has been
-// through all flows. It looks at each flow unless bodies are large. Then it looks at as many as its bounds allow, at others each time.
+// findOldest searches the flows in a chunk of an audit for the oldest waiting job. After all flows have been audited, it stores the job in Redis. It
+// reads each flow, unless bodies are large: then it reads as many as its bounds allow, in a random order.
 func (p *bucketPatrol) findOldest(ctx context.Context, flows []string, next string) error {
 	through := p.flows != "" && !strings.HasPrefix(p.flows, "g") && p.flows != "i" && (next == "0" || next == "i" || next == "g0")
 	rand.Shuffle(len(flows), func(i, j int) { flows[i], flows[j] = flows[j], flows[i] }) //nolint:gosec // which ones come first, no secret
@@ -43,7 +43,7 @@ func (p *bucketPatrol) findOldest(ctx context.Context, flows []string, next stri
 	return err
 }
 
-// lookAtHeads has one script look at flows, or at the first ones of them, and returns at how many it did.
+// lookAtHeads runs one script on flows, and returns how many of them, from the first on, it has read.
 func (p *bucketPatrol) lookAtHeads(ctx context.Context, flows []string, keep bool) (looked int, err error) {
 	err = p.run(ctx, p.shared, lua.OldestWaiting, flows, func(r *lua.Reader) {
 		looked = int(r.Int())

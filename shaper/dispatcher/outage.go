@@ -13,20 +13,21 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// outage logs that Redis went and came back, once each, and remembers when one
-// ended that was long enough for leases to run out without a crash.
+// outage logs once that Redis went down, and once that it is back. It remembers the end of the last outage that was long enough for leases to expire
+// without a crash.
 type outage struct {
 	log     *slog.Logger
-	crowded sync.Once // of calls without a connection
+	crowded sync.Once // logs calls that found no connection
 
 	mu      sync.Mutex
 	since   time.Time
-	refuses bool      // since then Redis has refused a script, so that it answers what reads says nothing
-	long    time.Time // end of the last long one
+	refuses bool      // since then Redis has refused a script, so replies to reads do not end the outage
+	long    time.Time // end of the last long outage
 	last    time.Time // when the last call was answered
 }
 
-// failed notes a script that began at an instant and failed. It is no outage that a call found no free connection while Redis answered others.
+// failed records a script that began at an instant and failed. If Redis answered other calls meanwhile, a call without a free connection is no
+// outage.
 func (o *outage) failed(ctx context.Context, began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -34,7 +35,7 @@ func (o *outage) failed(ctx context.Context, began time.Time, err error) {
 	o.begin(ctx, began, err)
 }
 
-// lookFailed is failed, of a command that only reads.
+// lookFailed is like failed, for a command that only reads.
 func (o *outage) lookFailed(ctx context.Context, began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,7 +47,7 @@ func isResponse(err error) bool {
 	return errors.As(err, &response)
 }
 
-// begin logs the begin of an outage. The caller holds mu.
+// begin logs the start of an outage. The caller holds mu.
 func (o *outage) begin(ctx context.Context, began time.Time, err error) {
 	if errors.Is(err, redis.ErrPoolTimeout) && o.last.After(began) {
 		o.crowded.Do(func() {
@@ -71,8 +72,8 @@ func (o *outage) begin(ctx context.Context, began time.Time, err error) {
 	}
 }
 
-// looked notes a command that Redis answered and that only reads. It ends no outage in which Redis refuses scripts: a replica answers reads, and
-// takes no job.
+// looked records a successful command that only reads. It does not end an outage in which Redis refuses scripts: a replica answers reads, and accepts
+// no job.
 func (o *outage) looked(ctx context.Context, began time.Time, lease time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,16 +82,15 @@ func (o *outage) looked(ctx context.Context, began time.Time, lease time.Duratio
 	}
 }
 
-// worked notes a script that Redis ran. An outage is the time in which it was asked and answered no call: since the last answer, or
-// since a call that failed or took long. A heartbeat that fails is made good by the next one, a third of
-// a lease later: an outage shorter than that costs no lease.
+// worked records a script that Redis ran. An outage is the time without any answered call: since the last answer, or since a call that failed or took
+// long. A failed heartbeat is repeated a third of a lease later, so an outage shorter than that costs no lease.
 func (o *outage) worked(ctx context.Context, began time.Time, lease time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered(ctx, began, lease)
 }
 
-// answered notes an answer. The caller holds mu.
+// answered records an answered call. The caller holds mu.
 func (o *outage) answered(ctx context.Context, began time.Time, lease time.Duration) {
 	now, last := time.Now(), o.last
 	o.last = now
@@ -106,7 +106,7 @@ func (o *outage) answered(ctx context.Context, began time.Time, lease time.Durat
 	}
 }
 
-// lastLong is when the last long outage ended, zero if there was none.
+// lastLong returns when the last long outage ended, zero if there was none.
 func (o *outage) lastLong() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,14 +127,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// elsewhere logs that a bucket is not where this process looks for it, and that it is there again, once each. It is
-// no outage of Redis, and not of other buckets.
+// elsewhere logs once that a bucket is in another pool than this process's configuration says, and once that it is back. This is no outage of Redis
+// or of other buckets.
 type elsewhere struct {
 	why   string
-	moves bool // it moves, and that is logged
+	moves bool // it is moving, and that was logged
 }
 
-// tell reports whether that is what an error says.
+// tell reports whether err says that the bucket is elsewhere, and logs it.
 func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
 	moves := errors.Is(err, shaper.ErrMoves)
 	if !moves && !errors.Is(err, shaper.ErrTagChanged) {
@@ -162,17 +162,17 @@ func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// stall notices that this process stood still: it was stopped, the machine slept, or its processors were busy with something else.
-// A ticker runs late then. Leases of this process may have run out meanwhile, without a crash.
+// stall detects that this process stalled: it was stopped, the machine slept, or its CPUs were busy. A ticker is late then. Leases of this process
+// may have expired meanwhile, without a crash.
 type stall struct {
-	limit time.Duration // what counts
+	limit time.Duration // the shortest stall that counts
 
 	mu   sync.Mutex
-	beat time.Time // of the ticker; zero before the first one
+	beat time.Time // the last tick; zero before the first one
 	long time.Time // end of the last stall
 }
 
-// beatsInLimit is how often the ticker runs in the shortest stall that counts.
+// beatsInLimit is the number of ticks in the shortest stall that counts.
 const beatsInLimit = 4
 
 // watch runs the ticker until ctx ends, and logs each stall.
@@ -193,7 +193,7 @@ func (s *stall) watch(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// note takes in that the process runs at an instant, and returns for how long it stood still before; 0 if it did not.
+// note records that the process runs at an instant, and returns how long it had stalled; 0 if it had not.
 func (s *stall) note(now time.Time) (still time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +204,7 @@ func (s *stall) note(now time.Time) (still time.Duration) {
 	return still
 }
 
-// see finds out whether there was a stall until an instant. The caller holds mu.
+// see reports whether the process had stalled before an instant. The caller holds mu.
 func (s *stall) see(now time.Time) bool {
 	was := !s.beat.IsZero() && now.Sub(s.beat) > s.limit
 	if was {
@@ -213,7 +213,7 @@ func (s *stall) see(now time.Time) bool {
 	return was
 }
 
-// lastLong is when the last stall ended, zero if there was none. After a stall it may be asked before the ticker runs.
+// lastLong returns when the last stall ended, zero if there was none. It detects a stall even before the ticker runs.
 func (s *stall) lastLong() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

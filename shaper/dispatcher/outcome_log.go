@@ -13,11 +13,11 @@ import (
 
 const (
 	failureLogEvery = 10 * time.Second // at most one line for each flow
-	failureLogFlows = 1024             // flows that are told apart
+	failureLogFlows = 1024             // flows with their own sampling
 )
 
-// failureLog samples the log of failed attempts. It logs the first one of a flow at once, and then one in
-// failureLogEvery. Flows above failureLogFlows share one turn. The zero value is ready. It is safe for concurrent use.
+// failureLog samples the log of failed attempts: it logs the first failure of a flow at once, and then one per failureLogEvery. Flows beyond
+// failureLogFlows are sampled together. The zero value is ready. It is safe for concurrent use.
 type failureLog struct {
 	mu     sync.Mutex
 	flows  map[string]*failures
@@ -25,14 +25,13 @@ type failureLog struct {
 	tidied time.Time
 }
 
-// failures are those of one flow.
+// failures is the sampling state of one flow.
 type failures struct {
 	logged time.Time
 	more   int // since then
 }
 
-// note takes in a failed attempt of a flow. It reports whether to log it, and how many attempts of the flow failed
-// since the last line.
+// note records a failed attempt of a flow. It returns whether to log it, and how many failures of the flow were not logged since the last line.
 func (l *failureLog) note(flow string, now time.Time) (logs bool, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +68,7 @@ func (l *failureLog) add(flow string, now time.Time) *failures {
 	return f
 }
 
-// logOutcome logs an attempt that failed: a sample of those after which the job waits for another one, and every dead letter.
+// logOutcome logs failed attempts: a sample of the retried ones, and every dead letter.
 func (s *settler) logOutcome(one *settlement) {
 	path := s.pathOf(one.job)
 	switch one.result {
@@ -100,10 +99,10 @@ func (s *settler) logLate(one *settlement, path string) {
 	}
 }
 
-// pathOf is the flow of a job as the scripts name it.
+// pathOf returns the flow of a job as the scripts name it.
 func (c *bucketConn) pathOf(job *leased) string { return codec.PathOf(c.Levels(), job.Group, job.Flow) }
 
-// logDead logs a dead letter. It does so for every one. Of one that died without an answer it names none.
+// logDead logs a dead letter. Every one is logged. If the job died without a response, the line names none.
 func (c *bucketConn) logDead(id, path, cause string, attempts int, seen shaper.JobAttempt) {
 	fields := append(c.namesOf(id, path), "cause", cause)
 	if seen.Reason != "" {
@@ -119,7 +118,7 @@ func (c *bucketConn) logDead(id, path, cause string, attempts int, seen shaper.J
 	c.log.Warn("a job is dead", fields...)
 }
 
-// foundDead takes in a job of which a script made a dead letter while it waited.
+// foundDead counts and logs a waiting job that a script made a dead letter.
 func (c *bucketConn) foundDead(why int64, id, path string, attempts int) {
 	cause := shaper.CauseExpired
 	switch why {
@@ -132,7 +131,7 @@ func (c *bucketConn) foundDead(why int64, id, path string, attempts int) {
 	c.store.Metrics.CountGivenUp(c.Name, cause, 1)
 }
 
-// namesOf are the names of a job for the log. path is its flow as the scripts name it.
+// namesOf returns the log fields that name a job. path is its flow as the scripts name it.
 func (c *bucketConn) namesOf(id, path string) []any {
 	if !c.HasFlows() {
 		return []any{"job", id}
@@ -140,8 +139,8 @@ func (c *bucketConn) namesOf(id, path string) []any {
 	return append([]any{"job", id}, c.flowLabel(path)...)
 }
 
-// logScopes logs which flows the outcomes of a batch have disabled, and which circuit breakers they have opened or closed. Only the reply
-// of the script that did it says so: of any number of dispatchers one logs it.
+// logScopes logs the flows that a batch's outcomes disabled, and the circuit breakers that they opened or closed. Only the reply of the script that
+// made the change reports it, so one dispatcher logs it.
 func (s *settler) logScopes(flows []string, r *lua.Reader) {
 	for r.Err() == nil && r.Left() > 0 {
 		what, nth, reason := r.Int(), r.Int(), r.Text()
@@ -152,7 +151,7 @@ func (s *settler) logScopes(flows []string, r *lua.Reader) {
 		label := s.scopeLabel(flows, nth)
 		switch what {
 		case lua.BecameDisabled:
-			s.deaths.some.Store(true) // the next patrol makes dead letters of what waits
+			s.deaths.some.Store(true) // the next patrol makes dead letters of the waiting jobs
 			s.log.Error("a flow was disabled: its receiver is gone, or has not worked for too long; it sends nothing until it is enabled",
 				append(label, "reason", reason)...)
 		case lua.BreakerOpened:
@@ -163,7 +162,7 @@ func (s *settler) logScopes(flows []string, r *lua.Reader) {
 	}
 }
 
-// scopeLabel names what the answers changed, for the log: the nth of some flows, or with 0 the pool, or nothing but the bucket.
+// scopeLabel returns the log fields of a scope: the nth of flows, or with 0 the pool, or none for the bucket.
 func (c *bucketConn) scopeLabel(flows []string, nth int64) []any {
 	switch {
 	case nth > 0:
@@ -175,7 +174,7 @@ func (c *bucketConn) scopeLabel(flows []string, nth int64) []any {
 	}
 }
 
-// flowLabel names a flow for the log, by its name in Redis.
+// flowLabel returns the log fields of a flow, from its name in Redis.
 func (c *bucketConn) flowLabel(name string) []any {
 	if c.Levels() != codec.LevelsGroups {
 		return []any{"flow", name}

@@ -24,7 +24,7 @@ func budgetsOf(t *testing.T, text string) operator.FlowPatch {
 	return p
 }
 
-// A job that reserves more of a budget than there is gets refused at the door, by the budgets in force, whosever they are. An operator who
+// A job that reserves more of a budget than there is is refused at admission, by the budgets in force, whosever they are. An operator who
 // raises the budget lets the next one in at once, also where the client knew the old one. Other jobs of the call get in.
 func TestACostThatNeverFits(t *testing.T) {
 	t.Parallel()

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	patrolInterval = 2 * time.Second       // a look at every bucket: see look
+	patrolInterval = 2 * time.Second       // between two rounds of look
 	trimEvery      = 5                     // rounds of the patrol
-	auditInterval  = 30 * time.Second      // a chunk of the comparison of jobs and places
-	emptyAudits    = 10                    // intervals between two audits of an empty bucket
-	sweepAtMost    = 200                   // leases taken back by one script
-	sweepNames     = 1000                  // leases named by one that compares nothing: each costs two commands
-	sweepMore      = 100                   // after so many taken back there may be more: the next sweep does not wait
-	sweepSlack     = time.Second           // Redis time this far ahead of ours is a step
-	lastChance     = shaper.MaxCrashes - 1 // crashes after which a job goes alone
+	auditInterval  = 30 * time.Second      // between two chunks of an audit, which compares jobs and lists
+	emptyAudits    = 10                    // audit intervals between two audits of an empty bucket
+	sweepAtMost    = 200                   // leases returned by one script
+	sweepNames     = 1000                  // leases named by a script that audits nothing: each costs two commands
+	sweepMore      = 100                   // after this many returned leases there may be more: the next sweep follows at once
+	sweepSlack     = time.Second           // a Redis time this far ahead of ours is a step
+	lastChance     = shaper.MaxCrashes - 1 // crashes after which a job is sent alone
 	heartbeatBatch = 500
-	purgeTurn      = time.Second // of a sweep that goes on with a purge
+	purgeTurn      = time.Second // for which a sweep continues a purge
 )
 
-// bucketPatrol looks after one bucket: it takes back what was lost, drops what is old, and tells hooks of events.
+// bucketPatrol maintains one bucket: it returns lost leases, drops old entries, and passes events to hooks.
 type bucketPatrol struct {
 	*bucketConn
 	sweepWatch
@@ -32,14 +32,14 @@ type bucketPatrol struct {
 	claims *claimer
 	deaths *deaths
 	events eventTeller
-	stall  *stall      // shared by all buckets: the process is one
-	tended atomic.Bool // a goroutine looks after the bucket, whose own sweepWatch is
+	stall  *stall      // shared by all buckets: a stall affects the whole process
+	tended atomic.Bool // a goroutine maintains the bucket, and owns its sweepWatch
 
-	// Of the goroutine of all patrols.
-	quiet bool // the last look saw nothing
-	tells bool // there were jobs that expire, or outcomes that are to be told
-	empty bool // Redis keeps nothing of the bucket that is to be audited or trimmed
-	trims bool // it keeps something that is to be trimmed
+	// For the goroutine of all patrols.
+	quiet bool // the last look found nothing
+	tells bool // there are jobs that expire, or callbacks
+	empty bool // Redis keeps no data of the bucket to audit or trim
+	trims bool // Redis keeps data to trim
 }
 
 func newBucketPatrol(claims *claimer, deaths *deaths, shared *store.Store, stall *stall) *bucketPatrol {
@@ -48,7 +48,7 @@ func newBucketPatrol(claims *claimer, deaths *deaths, shared *store.Store, stall
 	return p
 }
 
-// lookAfter does what there is to do for one bucket. One call is under way at a time.
+// lookAfter does the maintenance of one bucket. Only one call runs at a time.
 func (p *bucketPatrol) lookAfter(ctx context.Context, s sight) {
 	for p.tend(ctx, s) && ctx.Err() == nil {
 	}
@@ -58,7 +58,7 @@ func (p *bucketPatrol) lookAfter(ctx context.Context, s sight) {
 	if s.expiry != 0 && s.expiry <= p.clock.latest(time.Now()) {
 		p.expire(ctx)
 	}
-	if p.deaths.some.Swap(false) || s.trims || s.trimsRound && p.deadFull != deadRoom { // the last dead letter went: that is to be logged
+	if p.deaths.some.Swap(false) || s.trims || s.trimsRound && p.deadFull != deadRoom { // also when the last dead letter is gone, to log it
 		p.trimDead(ctx)
 		p.emptyDisabled(ctx)
 	}
@@ -67,35 +67,35 @@ func (p *bucketPatrol) lookAfter(ctx context.Context, s sight) {
 	}
 }
 
-// sweepWatch is what the sweeper of one bucket remembers.
+// sweepWatch is the state of the sweeper of one bucket.
 type sweepWatch struct {
 	nextAudit time.Time
-	lastAudit time.Time // when the last chunk of one was looked at
-	more      bool      // the last sweep took so many leases back that there may be more
-	auditing  bool      // it goes on where these are; "" where that part is done
-	cursor    string    // of the comparison of jobs and places
-	flows     string    // of the flows
-	skips     int       // audits that an empty bucket does not need
-	oldest    oldestJob // at the head of a list, of the flows that this audit has been through
-	spare     time.Time // until then no lease is taken back
-	pardon    time.Time // until then a lost lease is no crash
-	missing   int64     // jobs without a place, as last seen
-	deadFull  int       // how full of dead letters the bucket is, as last logged
+	lastAudit time.Time // when the last chunk was audited
+	more      bool      // the last sweep returned so many leases that there may be more
+	auditing  bool      // an audit is under way, and continues at cursor and flows; "" for a part that is done
+	cursor    string    // of the comparison of jobs and lists
+	flows     string    // of the comparison of flows
+	skips     int       // further audits to skip, because the bucket is empty
+	oldest    oldestJob // the oldest job at the head of a list, of the flows audited so far
+	spare     time.Time // until then no lease is returned
+	pardon    time.Time // until then a lost lease counts as no crash
+	missing   int64     // jobs in no list, as last seen
+	deadFull  int       // how full of dead letters the bucket was, as last logged
 }
 
-// tend sweeps a bucket if a lease ran out or a comparison is due. It reports whether there may be more leases
-// to take back, and is to be called again at once.
+// tend sweeps a bucket if a lease expired or an audit is due. It reports whether there may be more leases to return; then the caller calls it again
+// at once.
 func (p *bucketPatrol) tend(ctx context.Context, s sight) (more bool) {
 	now := time.Now()
 	if away := later(p.outage.lastLong(), p.stall.lastLong()); !away.IsZero() {
-		// Redis was away, or this process stood still: leases ran out because no process could extend them.
-		// Their holders get one heartbeat, and no crash is counted.
+		// Redis was down, or this process stalled: leases expired because no process could extend them. Their holders get one heartbeat, and no crash
+		// is counted.
 		p.spare = later(p.spare, away.Add(p.heartbeatSeen()))
 		p.pardon = later(p.pardon, away.Add(p.lease+2*patrolInterval))
 	}
 	latest := p.clock.latest(now)
 	expired := s.deadline != 0 && (latest == 0 || s.deadline <= latest)
-	audit := !now.Before(p.nextAudit) && now.Sub(p.lastAudit) >= patrolInterval/2 // also where there is no pause
+	audit := !now.Before(p.nextAudit) && now.Sub(p.lastAudit) >= patrolInterval/2 // also while tend is called without a pause
 	if audit && s.empty && p.skips > 0 && !p.auditing {
 		p.skips, p.nextAudit, audit = p.skips-1, now.Add(auditInterval), false
 	}
@@ -115,5 +115,5 @@ func (p *bucketPatrol) tend(ctx context.Context, s sight) (more bool) {
 	return err == nil && p.more
 }
 
-// expiredLast is what is kept of a job that has expired.
+// expiredLast is the stored last response of a job that has expired.
 var expiredLast = shaper.LastResponse{Cause: shaper.CauseExpired, Reason: shaper.CauseExpired, Detail: "its time ran out while it waited"}.String()

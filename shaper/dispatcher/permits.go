@@ -12,25 +12,24 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// Permits let a process send jobs itself, at the pace of their buckets and within their budgets: for a client whose connection it keeps, say.
-// The permit travels, not the answer. A job waits in its bucket as any other, but its payload stays here. A dispatcher claims it and
-// publishes its ticket at once. This process then starts the lease, waits for the slot, sends, and settles.
+// Permits let a process send jobs itself, at the pace and within the budgets of their buckets: if it keeps the client's connection, say. Only the
+// permit is passed, not the response. A job waits in its bucket like any other, but its payload stays here. A dispatcher claims the job and publishes
+// its ticket at once. This process then starts the lease, waits for the slot, sends, and settles.
 //
-// A permit whose ticket nobody starts in time is given back. The leases of a process that has died end. Permits are safe for concurrent use.
+// A permit whose ticket is not started in time is returned. The leases of a process that died expire. Permits are safe for concurrent use.
 type Permits struct {
 	client *producer.Client
 	leases *Leases
-	ends   sync.WaitGroup // what goes on for callers that have gone
+	ends   sync.WaitGroup // background work for callers that have gone
 }
 
-// NewPermits makes permits of a client, which enqueues the jobs, and of leases on the same Redis. Dispatchers of the buckets have to run,
-// here or elsewhere.
+// NewPermits returns permits. client enqueues the jobs; leases must use the same Redis. Dispatchers of the buckets have to run, here or elsewhere.
 func NewPermits(client *producer.Client, leases *Leases) *Permits {
 	return &Permits{client: client, leases: leases}
 }
 
-// Close waits until all permits are settled, and the jobs of callers that gave up are taken back, for five seconds at most: Redis may be away. Close the
-// permits before their leases and their client, once nobody acquires more.
+// Close waits until all permits are settled and the jobs of callers that gave up are cancelled, for at most five seconds in case Redis is down. Call
+// it before the leases and the client are closed, once no caller acquires more.
 func (p *Permits) Close() {
 	ended := make(chan struct{})
 	go func() {
@@ -45,7 +44,7 @@ func (p *Permits) Close() {
 
 const closeGrace = 5 * time.Second // see [Permits.Close]
 
-// giveUpWithin is how long this process goes on with a job whose caller has gone: its ticket may be on its way.
+// giveUpWithin is how long this process keeps handling a job whose caller has gone: its ticket may be under way.
 const giveUpWithin = 2 * time.Second
 
 // Permit is a permit to send a job once, now. It ends with [Permit.Settle].
@@ -53,23 +52,23 @@ type Permit struct {
 	permits *Permits
 	job     shaper.Job
 	receipt shaper.Receipt
-	awaited *producer.Awaited // nil: the job is to be enqueued
+	awaited *producer.Awaited // nil: the job has to be enqueued
 	lease   *Lease            // nil: it waits for a slot
-	done    func()            // of the permit, once it has ended
+	done    func()            // called once the permit has ended
 	span    permitSpan
 }
 
-// Acquire enqueues a job and waits for its slot: when it returns, send at once. The permit is void soon after the slot, see
-// [shaper.Attempt.Depart] of [Permit.Attempt]. ctx bounds the wait only; what is sent heeds [Permit.Context].
+// Acquire enqueues a job and waits for its slot: when it returns, send at once. The permit is void soon after the slot, see [shaper.Attempt.Depart]
+// of [Permit.Attempt]. ctx bounds only the wait; use [Permit.Context] for sending.
 //
-// The job must have no id: it is enqueued again, before all others of its flow, if its ticket gets lost three times. Its payload stays here, and so
-// do its headers, once they have named its flow. Its end leaves no dead letter.
+// The job must have no id: if its ticket is lost three times, it is enqueued again, before all others of its flow. Its payload stays here, and so do
+// its headers after they have named its flow. Its end leaves no dead letter.
 //
-// A job that is refused is a [*producer.RefusedError]. A job that an operator cancels or purges, or that expires, is a
-// [*producer.EndedError]. When ctx ends first, the job is taken back. While Redis is unavailable it waits on.
+// If the job is refused, the error is a [*producer.RefusedError]. If an operator cancels or purges it, or it expires, the error is a
+// [*producer.EndedError]. If ctx ends first, the job is cancelled. While Redis is unavailable, Acquire keeps waiting.
 //
-// It takes the round trip of an enqueue, which concurrent calls share, and one for the start. All jobs that wait share one a second for each
-// bucket.
+// It takes the round trip of an enqueue, which concurrent calls share, and one for the start. All waiting jobs of a bucket share one round trip a
+// second.
 func (p *Permits) Acquire(ctx context.Context, job shaper.Job) (*Permit, error) {
 	if job.ID != "" {
 		return nil, &shaper.FieldError{Field: "id", Reason: "a job that waits for a permit gets its id here: leave it out"}
@@ -83,8 +82,8 @@ func (p *Permits) Acquire(ctx context.Context, job shaper.Job) (*Permit, error) 
 	return permit, nil
 }
 
-// Again waits for another permit after a Settle with [shaper.ResultHeld] or [shaper.ResultReturned], which leave the job in its bucket. Its
-// errors are those of [Permits.Acquire].
+// Again waits for another permit after a Settle with [shaper.ResultHeld] or [shaper.ResultReturned], which keep the job in its bucket. Its errors are
+// those of [Permits.Acquire].
 func (p *Permit) Again(ctx context.Context) error {
 	if p.lease != nil {
 		return errors.New("dispatcher: the permit is not settled yet")
@@ -118,7 +117,7 @@ func (p *Permit) wait(ctx context.Context) (err error) {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, ErrNotStarted): // it comes again
+		case errors.Is(err, ErrNotStarted): // it gets another ticket
 		default:
 			p.giveUp(ctx)
 			return err
@@ -126,7 +125,7 @@ func (p *Permit) wait(ctx context.Context) (err error) {
 	}
 }
 
-// enqueue puts the job into its bucket, unless it is there.
+// enqueue enqueues the job, unless it is in its bucket already.
 func (p *Permit) enqueue(ctx context.Context) error {
 	if p.awaited != nil {
 		return nil
@@ -141,14 +140,14 @@ func (p *Permit) enqueue(ctx context.Context) error {
 			return nil
 		case err == nil:
 			awaited.Stop()
-			if receipt.Refusal.Reason == shaper.ReasonIDEnded { // it was in, and nobody here knew that its turn had come
+			if receipt.Refusal.Reason == shaper.ReasonIDEnded { // it was enqueued, and this process missed that its turn had come
 				return &producer.EndedError{Bucket: receipt.Bucket, ID: receipt.ID, State: receipt.State}
 			}
 			return &producer.RefusedError{Receipt: receipt}
 		case !mayPassSoon(err) || !sleep(ctx, wait/2+rand.N(wait/2)): //nolint:gosec // jitter
 			return err
 		}
-		job.ID = receipt.ID // under its id no job is doubled
+		job.ID = receipt.ID // the same id, so that no job is doubled
 	}
 }
 
@@ -159,7 +158,7 @@ func (p *Permit) forget() {
 	}
 }
 
-// start starts the lease and waits for the slot. A permit that is too late by then is given back.
+// start starts the lease and waits for the slot. A permit that is too late then is returned.
 func (p *Permit) start(ctx context.Context, text string) error {
 	ticket, err := readTicket(text)
 	if err != nil {
@@ -196,7 +195,7 @@ func (p *Permit) start(ctx context.Context, text string) error {
 	return nil
 }
 
-// giveUp takes a job back that nobody here wants any more. It may be in flight already: then its ticket is on its way.
+// giveUp cancels a job that no caller here wants any more. If it is in flight already, its ticket is under way.
 func (p *Permit) giveUp(ctx context.Context) {
 	awaited := p.awaited
 	p.awaited = nil
@@ -210,7 +209,7 @@ func (p *Permit) giveUp(ctx context.Context) {
 		for {
 			state, err := p.permits.client.Cancel(within, p.receipt.Bucket, p.receipt.ID)
 			if err != nil || state != shaper.StateInFlight {
-				return // where Redis is away, its ticket will not be started
+				return // if Redis is down, its ticket will not be started
 			}
 			text, err := awaited.Ticket(within)
 			if err != nil {
@@ -228,7 +227,7 @@ func (p *Permit) giveUp(ctx context.Context) {
 	})
 }
 
-// drop ends the job of a permit that is not used.
+// drop ends the job of an unused permit.
 func (p *Permit) drop() {
 	lease, awaited := p.lease, p.awaited
 	p.lease, p.awaited = nil, nil
@@ -245,22 +244,22 @@ func notWanted() shaper.Outcome {
 	return outcome
 }
 
-// Receipt is that of the job.
+// Receipt returns the receipt of the job.
 func (p *Permit) Receipt() shaper.Receipt { return p.receipt }
 
-// Context is for what is sent: it ends when the lease is lost, and has the values of the context of [Permits.Acquire].
+// Context returns the context for sending: it ends when the lease is lost, and has the values of the context of [Permits.Acquire].
 func (p *Permit) Context() context.Context { return p.lease.Context() }
 
-// Attempt is the attempt as a worker gets it, with the job's payload, headers and address.
+// Attempt returns the attempt as a worker gets it, with the job's payload, headers and address.
 func (p *Permit) Attempt() *shaper.Attempt {
 	a := &p.lease.job.Attempt
 	a.URL, a.Method, a.Headers, a.Payload = p.job.URL, p.job.Method, p.span.headers(p.job.Headers), p.job.Payload
 	return a
 }
 
-// Settle ends the lease with what became of the attempt, once: see [Lease.Settle]. What was used corrects the charges of budgets. After
-// [shaper.ResultHeld] and [shaper.ResultReturned] the job waits at the head of its queue: call [Permit.Again], or [Permit.Cancel]. Any other
-// result ends the job.
+// Settle ends the lease with the outcome of the attempt, once: see [Lease.Settle]. The actual usage corrects the charges of budgets. After
+// [shaper.ResultHeld] and [shaper.ResultReturned] the job waits at the head of its queue: call [Permit.Again] or [Permit.Cancel]. Any other result
+// ends the job.
 func (p *Permit) Settle(outcome shaper.Outcome) {
 	lease := p.lease
 	p.lease = nil
@@ -272,7 +271,7 @@ func (p *Permit) Settle(outcome shaper.Outcome) {
 	}
 }
 
-// Cancel ends a job that is not wanted any more: it waits for another permit, or has one that is not used. A permit that has ended stays as it is.
+// Cancel ends a job that is not wanted any more: one that waits for another permit, or whose permit is unused. It has no effect on an ended permit.
 func (p *Permit) Cancel() {
 	defer p.done()
 	if p.lease != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// askedTogether is how many buckets are in one question whether there is anything.
+// askedTogether is how many buckets share one EXISTS command.
 const askedTogether = 50
 
-// pipelined has each of n questions add its commands to a pipeline, and runs it: one round trip, in a cluster one to each node, side by
-// side. A question is sent to where its key is. The commands hold the errors.
+// pipelined adds the commands of n queries to a pipeline and runs it: one round trip, in a cluster one per node, in parallel. A query goes to the
+// node of its key. Each command holds its own error.
 func pipelined(ctx context.Context, s *store.Store, n int, key func(n int) string, add func(pipe redis.Pipeliner, n int)) {
 	if n == 0 {
 		return
@@ -30,11 +30,11 @@ func pipelined(ctx context.Context, s *store.Store, n int, key func(n int) strin
 	})
 }
 
-// anyThere returns those of all of which any key exists. They are asked about together: where one has a key, all that were asked about with it
-// are returned, and also where the question was not answered.
+// anyThere returns the items that may have an existing key. Items share a command: if any key of a command exists, or the command failed, it returns
+// all items of that command.
 func anyThere[T any](ctx context.Context, s *store.Store, all []T, keys func(T) []string) (there []T) {
 	together := askedTogether
-	if _, ok := s.Redis.(*redis.ClusterClient); ok { // their keys are at several nodes
+	if _, ok := s.Redis.(*redis.ClusterClient); ok { // the keys are on several nodes
 		together = 1
 	}
 	groups := slices.Collect(slices.Chunk(all, together))
@@ -54,7 +54,7 @@ func anyThere[T any](ctx context.Context, s *store.Store, all []T, keys func(T) 
 	return there
 }
 
-// those returns the ones of all that are so.
+// those returns the items for which are returns true.
 func those[T any](all []T, are func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !are(one) })
 }

@@ -10,28 +10,26 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// currentRun is what runs of a dispatcher.
+// currentRun is the state of a running dispatcher.
 type currentRun struct {
 	ctx     context.Context //nolint:containedctx // ends when nothing more is to be claimed
 	life    context.Context //nolint:containedctx // ends when deliveries must have ended
-	running sync.WaitGroup  // the loops, also of buckets that left
-	faults  []error         // of loops that ended; the dispatcher's mu guards it
+	running sync.WaitGroup  // the bucket loops, including those of removed buckets
+	faults  []error         // of loops that have ended; guarded by the dispatcher's mu
 }
 
-// Reconfigure replaces the buckets, their workers and the hooks, as if the dispatcher had been made with these. It may be
-// called while the dispatcher runs or does not, and makes no round trip.
+// Reconfigure replaces the buckets, their workers and the hooks, as if the dispatcher had been made with these. It may be called whether the
+// dispatcher runs or not, and makes no round trip.
 //
-// A bucket that comes is drained at once. Of a bucket that leaves nothing more is claimed: deliveries under way have
-// Config.ShutdownTimeout to end, as at a stop, and its jobs stay in Redis. A bucket that is in another pool than before is
-// drained there: see [Dispatcher.JoinPools]. Settings of a bucket that have changed are
-// written at once, for all processes, unless a higher revision is in force there. What the buckets point to is not to be changed
-// afterwards: give others instead.
+// A new bucket is drained at once. A removed bucket is no longer claimed from. Its deliveries under way have Config.ShutdownTimeout to end, as at a
+// stop, and its jobs stay in Redis. A bucket with another pool is drained there: see [Dispatcher.JoinPools]. Changed settings are written at once,
+// for all processes, unless a higher revision is effective. Do not change what the buckets point to afterwards: pass new values instead.
 //
-// A delivery ends with the worker that it began with, and the next one has the new worker. So the caller may close a worker
-// that is not among these any more as soon as a delivery under way survives that, as those of package workers do.
+// A delivery ends with the worker that it began with; the next one uses the new worker. So the caller may close a removed worker at once if
+// deliveries under way survive that, as with those of package workers.
 //
-// An error says that something is not valid, that a bucket has no worker, or that a bucket that stays would get or lose flows
-// or groups. Then nothing has changed.
+// It returns an error if a setting is invalid, a bucket has no worker, or an existing bucket would gain or lose flows or groups. Then nothing has
+// changed.
 func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket, workers map[string]shaper.Worker, hooks []Hook) error {
 	if err := d.check(buckets, workers, hooks); err != nil {
 		return err
@@ -49,26 +47,26 @@ func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket, workers map[string]sha
 	return nil
 }
 
-// JoinPools writes the settings of all buckets that Redis does not have from this dispatcher yet, and brings each bucket into the pool
-// that the configuration says, or out of one. A dispatcher that runs does so by itself, before the first claim of a bucket.
+// JoinPools writes the settings that Redis does not have from this dispatcher yet. It moves each bucket into the pool of the configuration, or out of
+// one. A running dispatcher does this by itself, before the first claim of a bucket.
 //
-// A bucket changes its pool with all that it holds: jobs, dead letters, remembered ids, results, overrides, its pace and its quotas. What
-// limits have counted begins again, and so does the quota of a flow or group without jobs. Deliveries under way keep a bucket: it sends
-// nothing until they have ended, and the error is an [shaper.ErrMoves]. A dispatcher that runs tries again by itself. In a Redis Cluster a
-// bucket changes its pool while it is empty, with its settings: no jobs, dead letters, leases or remembered ids. The error, an
-// [shaper.ErrTagChanged], says of each other bucket what it holds and how to go on; the other buckets have joined.
+// A bucket moves with all its data: jobs, dead letters, remembered ids, results, overrides, its pace and its quotas. The counts of limits start
+// again, and so do the quotas of flows and groups without jobs. Deliveries under way delay the move: the bucket sends nothing until they have ended,
+// and the error is an [shaper.ErrMoves]. A running dispatcher tries again by itself. In a Redis Cluster only an empty bucket moves, with its
+// settings: one without jobs, dead letters, leases or remembered ids. For every other bucket the error, an [shaper.ErrTagChanged], says what it holds
+// and what to do.
 //
-// Where two configurations disagree, the higher revision wins, and of equal ones the dispatcher that started or reloaded
-// last. JoinPools may be interrupted and repeated. Each of its round trips takes at most Config.Timeout.
+// If two configurations disagree, the higher revision wins. With equal revisions, the dispatcher that started or reloaded last wins. JoinPools may be
+// interrupted and repeated. Each of its round trips takes at most Config.Timeout.
 func (d *Dispatcher) JoinPools(ctx context.Context) error { return d.store.JoinPools(ctx) }
 
-// CheckPools reports the buckets that could not change their pool as these settings say, because they are not empty in a Redis Cluster:
-// an [shaper.ErrTagChanged] that says what they hold. It changes nothing.
+// CheckPools returns an [shaper.ErrTagChanged] with the buckets that cannot move to the pool of these settings, because they are not empty in a Redis
+// Cluster. The error says what they hold. CheckPools changes nothing.
 func (d *Dispatcher) CheckPools(ctx context.Context, buckets []shaper.Bucket) error {
 	return d.store.CheckPools(ctx, buckets)
 }
 
-// staff has one loop for each bucket: it starts, stops and changes loops. The caller holds mu.
+// staff starts, stops and updates loops, so that there is one per bucket. The caller holds mu.
 func (d *Dispatcher) staff() {
 	before, after := *d.loops.Load(), []*bucketLoop(nil)
 	for _, b := range d.store.All() {
@@ -80,12 +78,12 @@ func (d *Dispatcher) staff() {
 		r, worker := before[at], d.workers[b.Name]
 		r.deliveries.worker.Store(&worker)
 		if !b.Configured.Load() {
-			r.claims.wake.put() // its next claim writes what has changed
+			r.claims.wake.put() // its next claim writes the changed settings
 		}
 		after = append(after, r)
 	}
 	d.loops.Store(&after)
-	if d.listens.Load() { // else the subscription begins the first claims
+	if d.listens.Load() { // otherwise the subscription starts the first claims
 		for _, r := range after {
 			if !slices.Contains(before, r) {
 				r.claims.wake.put()
@@ -125,7 +123,8 @@ func (d *Dispatcher) startLoop(r *bucketLoop) *bucketLoop {
 	return r
 }
 
-// forgetGone removes the series of buckets that left and whose last deliveries have ended. The patrol calls it, which counts itself.
+// forgetGone removes the metric series of removed buckets whose last deliveries have ended. The patrol calls it, because the patrol itself still
+// counts.
 func (d *Dispatcher) forgetGone() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,7 +136,7 @@ func (d *Dispatcher) forgetGone() {
 	d.gone = nil
 }
 
-// check reports what buckets and hooks lack.
+// check returns what buckets and hooks lack.
 func (d *Dispatcher) check(buckets []shaper.Bucket, workers map[string]shaper.Worker, hooks []Hook) error {
 	if len(hooks) > 0 && d.cfg.Enqueue == nil {
 		return errors.New("dispatcher: there are Hooks, and no Enqueue for their jobs: give the method of a producer.Client")

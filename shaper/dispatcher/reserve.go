@@ -9,18 +9,17 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// turns are whose turn it is, in a bucket with flows.
+// turns holds the reserved flows of a bucket, with their turns.
 type turns struct {
 	flows  []string
-	slots  int64    // how many there are for them at most, 0 if all within the horizon are taken, -1 while the bucket is closed
+	slots  int64    // number of slots for them, 0 if all within the horizon are taken, -1 while the bucket is closed
 	own    bool     // no other loop has taken slots since this one served the bucket
-	groups []string // of the flows; none in a bucket without
+	groups []string // groups of the flows; none in a bucket without groups
 	args   []any    // for the claim: each flow with its turn, then each group
 }
 
-// reserve asks which flows have their turn, or when to ask again if none has. Where flows
-// are in groups it asks twice: the turn queues of the groups whose turn it is have to be named to a
-// script. Each question looks as far ahead as the claim will, that comes one or two round trips later.
+// reserve returns the flows that have their turn, or the time of the next turn. With groups it makes two calls, because a script must be given the
+// turn queues of the groups it reads. Each call looks as far ahead as the claim, plus the one or two round trips until then.
 func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.Duration) (turn turns, next int64, err error) {
 	ahead += roundTrip
 	horizon := ahead
@@ -39,7 +38,7 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 	if r.Err() != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of bucket %q: %w", c.Name, r.Err())
 	}
-	if c.clock.observe(start, time.Now(), now) <= 0 { // else the next script is told of the step
+	if c.clock.observe(start, time.Now(), now) <= 0 { // otherwise the next script gets the step
 		c.stepped, c.steps = 0, steps
 	}
 	own := c.idle.left(slots, int64(want), now, horizon, c.interval())
@@ -57,7 +56,7 @@ func (c *claimer) reserve(ctx context.Context, want int, ahead, roundTrip time.D
 	if r.Err() != nil {
 		return turns{}, 0, fmt.Errorf("reserve flows of groups of bucket %q: %w", c.Name, r.Err())
 	}
-	// Also groups of which no flow is named: the claim puts them back where they belong.
+	// including groups without a named flow: the claim puts them back into the turn queue
 	return turns{flows: flows, slots: slots, own: own, groups: names, args: append(ofFlows, args...)}, next, nil
 }
 

@@ -17,21 +17,21 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// scheduler fires the schedules of one bucket. It belongs to the loop of fireSchedules.
+// scheduler fires the schedules of one bucket. Only the loop of fireSchedules uses it.
 type scheduler struct {
 	*bucketConn
 	shared *store.Store
 	claims token       // wakes the claim loop, which writes the settings
-	told   atomic.Bool // something changed
-	next   time.Time   // when there is something to do
-	some   bool        // the last look saw a schedule
-	failed bool        // the last look did not work
+	told   atomic.Bool // a schedule has changed
+	next   time.Time   // when to look next
+	some   bool        // the last look found a schedule
+	failed bool        // the last look failed
 
-	estimate func(bucket string, job *shaper.Job) shaper.Units // nil: jobs reserve what the bucket says
+	estimate func(bucket string, job *shaper.Job) shaper.Units // nil: jobs reserve the bucket's default
 }
 
-// look fires what is due, and notes when there is something to do next. A bucket that has more than one look shows is looked at again at
-// once, after the others.
+// look fires the schedules that are due, and sets the time of the next look. If a bucket has more due schedules than one look returns, it is looked
+// at again at once, after the others.
 func (s *scheduler) look(ctx context.Context) {
 	began := time.Now()
 	var found []dueSchedule
@@ -53,7 +53,7 @@ func (s *scheduler) look(ctx context.Context) {
 		}
 		s.failed, s.next = true, time.Now().Add(schedulesRetry)
 		return
-	case len(found) > 0: // what they do next is seen by another look
+	case len(found) > 0: // the next look finds their next times
 		s.some, s.next = true, time.Now()
 	case next == 0:
 		s.some, s.next = false, began.Add(schedulesPoll)
@@ -63,7 +63,7 @@ func (s *scheduler) look(ctx context.Context) {
 	s.failed = false
 }
 
-// dueSchedule is a schedule with which there is something to do.
+// dueSchedule is a schedule that is due for a fire or an update.
 type dueSchedule struct{ name, state, definition string }
 
 func (s *scheduler) fireAll(ctx context.Context, now time.Time, found []dueSchedule) error {
@@ -80,7 +80,7 @@ func (s *scheduler) fireAll(ctx context.Context, now time.Time, found []dueSched
 	return errors.Join(errs...)
 }
 
-// fire does what is to be done with a schedule at the time now of Redis.
+// fire processes a due schedule. now is the time of Redis.
 func (s *scheduler) fire(ctx context.Context, now time.Time, one dueSchedule) error {
 	state, err := store.ReadScheduleState(one.state)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *scheduler) fire(ctx context.Context, now time.Time, one dueSchedule) er
 	return s.enqueue(ctx, fire, &definition, plan.Fire)
 }
 
-// readDefinition reads a schedule and its rule. That is little work beside the round trips of a fire.
+// readDefinition parses a schedule and its rule. That is cheap compared with the round trips of a fire.
 func readDefinition(text string) (definition shaper.Schedule, rule *schedule.Rule, err error) {
 	if definition, err = store.ReadDefinition(text); err == nil {
 		rule, err = definition.Rule()
@@ -118,7 +118,7 @@ func readDefinition(text string) (definition shaper.Schedule, rule *schedule.Rul
 	return definition, rule, err
 }
 
-// advance moves a schedule on without a job; or, if it is blocked, to the next attempt.
+// advance moves a schedule on without a job or, if it is blocked, to its next attempt.
 func (s *scheduler) advance(ctx context.Context, fire *store.Fire, blocked string, pause time.Duration) error {
 	text, err := fire.Text()
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *scheduler) advance(ctx context.Context, fire *store.Fire, blocked strin
 	if reply != int64(1) {
 		return nil // another dispatcher was faster
 	}
-	if blocked != "" { // what is late with it is not given up yet
+	if blocked != "" { // its late fires are not given up yet
 		s.store.Metrics.CountSchedule(s.Name, metrics.ScheduleBlocked, 1)
 		return nil
 	}
@@ -139,7 +139,7 @@ func (s *scheduler) advance(ctx context.Context, fire *store.Fire, blocked strin
 	return nil
 }
 
-// noteMissed tells of fires that this dispatcher has given up.
+// noteMissed logs and counts the fires that this dispatcher has given up.
 func (s *scheduler) noteMissed(ctx context.Context, fire *store.Fire) {
 	if fire.Missed == 0 {
 		return
@@ -148,14 +148,14 @@ func (s *scheduler) noteMissed(ctx context.Context, fire *store.Fire) {
 	s.store.Metrics.CountSchedule(s.Name, string(shaper.ScheduleMissed), fire.Missed)
 }
 
-// Answers of enqueue.lua about a fire.
+// Status codes of enqueue.lua for a fire.
 const (
 	enqueueNotConfigured = 1
 	enqueueOtherFlows    = 3
 	enqueueOver          = 4
 )
 
-// enqueue lets the job of a fire in and moves the schedule on, in one script. Of any number of dispatchers that try one does.
+// enqueue enqueues the job of a fire and moves the schedule on, in one script. If several dispatchers try, only one succeeds.
 func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *shaper.Schedule, at time.Time) error {
 	job := definition.JobOf(s.Name)
 	job.ID = shaper.ScheduleJobID(definition.Name, at)
@@ -179,7 +179,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 		return r.Err()
 	case status == enqueueNotConfigured || status == enqueueOtherFlows:
 		s.Configured.Store(false)
-		s.claims.put() // its next claim writes what has changed
+		s.claims.put() // the next claim writes the settings
 		return fmt.Errorf("bucket %q: %w", s.Name, store.ErrNotConfigured)
 	case status == enqueueOver:
 		if skipped := r.Int() == 1; skipped {
@@ -194,7 +194,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 		return r.Err()
 	}
 	late := time.UnixMicro(now).Sub(at)
-	if code <= lua.Duplicate { // queued, scheduled or there already
+	if code <= lua.Duplicate { // queued, scheduled, or a duplicate
 		s.log.InfoContext(ctx, "a schedule fired", "schedule", fire.Name, "fire", at.UTC(), "job", job.ID, "late", late)
 		s.store.Metrics.CountSchedule(s.Name, string(shaper.ScheduleFired), 1)
 		s.noteMissed(ctx, fire)
@@ -206,7 +206,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 	return s.advance(ctx, fire, string(reason), blockedPause)
 }
 
-// sendJob runs enqueue.lua for the only job of a fire.
+// sendJob runs enqueue.lua for the job of a fire.
 func (s *scheduler) sendJob(ctx context.Context, fire *store.Fire, job *shaper.Job) (*lua.Reader, error) {
 	sealed, err := codec.Seal(nil, job, codec.Sealing{HasCallback: s.Settings.Load().Callbacks.Has(job), HasBatches: s.Settings.Load().Batch.Has()})
 	if err != nil {

@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	schedulesPoll   = 10 * time.Second // a look at the schedules of every bucket: see fireSchedules
-	schedulesRetry  = time.Second      // after Redis did not answer
+	schedulesPoll   = 10 * time.Second // between two looks at the schedules of every bucket: see fireSchedules
+	schedulesRetry  = time.Second      // after Redis did not respond
 	schedulesLook   = 16               // schedules of a bucket in one look
-	blockedPause    = 2 * time.Second  // until a job that did not get in is tried again
-	unreadablePause = time.Minute      // until a schedule that this program cannot read is looked at again
+	blockedPause    = 2 * time.Second  // until a refused job is tried again
+	unreadablePause = time.Minute      // until a schedule that this program cannot read is tried again
 )
 
-// lookAtAllSchedules has the schedules of all buckets looked at now.
+// lookAtAllSchedules checks the schedules of all buckets soon.
 func (d *Dispatcher) lookAtAllSchedules() {
 	d.allSchedules.Store(true)
 	d.scheduleWake.put()
 }
 
-// fireSchedules fires the schedules of all buckets until ctx ends. It sleeps until the first of them is due: then it costs one script
-// for each bucket with a fire, and one for each fire. Every 10 s, and when it is told that something changed, it looks when that is. The looks
-// share round trips. The clock is that of Redis: of its own it uses only how much time passes.
+// fireSchedules fires the schedules of all buckets until ctx ends. It sleeps until the first one is due. Then it runs one script per bucket with a
+// fire, and one per fire. It reads the next due times every 10 s, and after a wake-up. These reads share round trips. All times are by the clock of
+// Redis; the local clock only measures intervals.
 func (d *Dispatcher) fireSchedules(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -58,14 +58,14 @@ func (d *Dispatcher) fireSchedules(ctx context.Context) {
 	}
 }
 
-// withSchedules returns those whose buckets have schedules. Buckets that had none are asked about together, as in [Dispatcher.look].
+// withSchedules returns the schedulers whose buckets have schedules. Buckets without any at the last look share a command, as in [Dispatcher.look].
 func (d *Dispatcher) withSchedules(ctx context.Context, all []*scheduler) []*scheduler {
 	none := those(all, func(s *scheduler) bool { return !s.some })
 	for _, s := range none {
 		s.next = time.Now().Add(schedulesPoll)
 	}
 	for _, s := range anyThere(ctx, d.store, none, func(s *scheduler) []string { return []string{s.Keys.ScheduleDue()} }) {
-		s.some = true // perhaps: this look tells
+		s.some = true // perhaps: this look finds out
 	}
 	return those(all, func(s *scheduler) bool { return s.some })
 }

@@ -19,26 +19,25 @@ const (
 	settleBatch      = 256
 	settleBatchBytes = 256 << 10
 
-	// chargedWeight is that of an outcome which corrects the budgets of its bucket and of nothing else, manyChargedWeight that of one in a
-	// bucket with flows or in a pool. Where every slice of two budgets at each level is charged, 64 of the first take a script 3 ms, and 18 of
-	// the second as long.
+	// chargedWeight is the weight of an outcome that corrects the budgets of its bucket only, manyChargedWeight of one in a bucket with flows or in a
+	// pool. With every slice of two budgets charged at each level, 64 outcomes of the first kind take a script 3 ms, and so do 18 of the second.
 	chargedWeight     = settleBatchBytes / 64
 	manyChargedWeight = settleBatchBytes / 18
 
-	// usedWeight is that of an outcome which used a model: 128 of them in a script take 3 ms.
+	// usedWeight is the weight of an outcome that used a model: 128 of them take a script 3 ms.
 	usedWeight = settleBatchBytes / 128
 
-	// keptWeight is that of an outcome whose result is kept in a bucket with flows. Where each drops the oldest one of another flow, 64 of them take
-	// a script 5 to 8 ms.
+	// keptWeight is the weight of an outcome whose result is kept in a bucket with flows. If each drops the oldest result of another flow, 64 of them
+	// take a script 5 to 8 ms.
 	keptWeight = settleBatchBytes / 32
 )
 
-// settler has Redis take the outcomes of the jobs that a leaseHolder has. Outcomes of one moment share a script.
+// settler writes the outcomes of a leaseHolder's jobs to Redis. Concurrent outcomes share a script.
 type settler struct {
 	*bucketConn
 	held      *leaseHolder
 	deaths    *deaths
-	callbacks *callbackMover // nil: this process moves none on
+	callbacks *callbackMover // nil: this process moves no callbacks
 	queue     coalesce.Queue[*settlement]
 	failures  failureLog
 	gate      gate
@@ -50,7 +49,7 @@ func newSettler(held *leaseHolder, deaths *deaths, callbacks *callbackMover) *se
 	return s
 }
 
-// weigh bounds the bytes of a script, and how long it runs.
+// weigh returns the weight of an outcome, which bounds the bytes and the run time of a script.
 func (s *settler) weigh(one *settlement) int {
 	weight := len(one.last) + len(one.line) + len(one.answered.head) + len(one.answered.body) + len(one.answered.callback)
 	switch {
@@ -69,31 +68,31 @@ func (s *settler) weigh(one *settlement) int {
 	return weight
 }
 
-// settle hands over the outcome of a job; it travels with others of the moment.
+// settle queues the outcome of a job; concurrent outcomes are sent together.
 func (s *settler) settle(job *leased, outcome shaper.Outcome) {
 	s.queue.Add(s.settlementOf(job, outcome))
 }
 
-// compareOutcomes orders settlements by all but the job.
+// compareOutcomes orders settlements by everything except the job.
 func compareOutcomes(a, b *settlement) int {
 	return cmp.Or(cmp.Compare(a.job.claim, b.job.claim), cmp.Compare(a.job.batch, b.job.batch), cmp.Compare(a.job.epoch, b.job.epoch), cmp.Compare(a.code(), b.code()),
 		cmp.Compare(a.delay, b.delay), cmp.Compare(a.last, b.last), cmp.Compare(a.signal, b.signal), cmp.Compare(a.reason, b.reason), cmp.Compare(a.line, b.line), cmp.Compare(a.width(), b.width()))
 }
 
-// isAlike reports whether two outcomes stand together. Those with results do not.
+// isAlike reports whether two outcomes share their arguments. Outcomes with results never do.
 func isAlike(a, b *settlement) bool {
 	return a.answered.head == "" && b.answered.head == "" && compareOutcomes(a, b) == 0
 }
 
-// send writes outcomes until Redis has taken them, in as many calls as their KEYS and ARGV need.
+// send writes outcomes until Redis has taken them, in as many calls as the bounds of KEYS and ARGV require.
 func (s *settler) send(batch []*settlement) (after func()) {
-	slices.SortStableFunc(batch, compareOutcomes) // those that are alike stay together in the parts
+	slices.SortStableFunc(batch, compareOutcomes) // equal outcomes stay together in the parts
 	_ = lua.InParts(batch, len(batch), s.sendSome)
 	return nil
 }
 
-// sendSome writes outcomes in one call until Redis has taken them. It gives up only when the dispatcher's life ends; the leases then run out and
-// the jobs are delivered again. The only error is that the call is too large, of more than one outcome.
+// sendSome writes outcomes in one call, and repeats it until Redis has taken them. It gives up only when the dispatcher's life ends: the leases then
+// expire, and the jobs are delivered again. It returns an error only if the call is too large and has several outcomes.
 func (s *settler) sendSome(batch []*settlement) error {
 	args, flows, days := s.callOf(batch)
 	keys := s.Keys.WithUse(s.Keys.More(s.Keys.Fixed(nil, lua.Settle), lua.Settle, flows, nil), days)
@@ -114,7 +113,7 @@ func (s *settler) sendSome(batch []*settlement) error {
 			return err
 		}
 		gone := s.IsLent() && errors.Is(err, store.ErrNotConfigured) && time.Since(first) > s.lease
-		if gone || errors.Is(err, shaper.ErrTagChanged) { // no bucket moves while a dispatcher may extend a lease: these had run out
+		if gone || errors.Is(err, shaper.ErrTagChanged) { // no bucket moves while a dispatcher may extend a lease: these leases had expired
 			s.log.Warn("leases were lost before their outcome came, and the bucket has changed its pool since: the jobs may be delivered twice",
 				"count", len(batch), "error", err)
 			s.store.Metrics.CountLost(s.Name, len(batch))
@@ -131,8 +130,8 @@ func (s *settler) sendSome(batch []*settlement) error {
 	}
 }
 
-// callOf are the arguments of settle.lua for outcomes in the order of compareOutcomes, the flows whose places it touches, and the days whose use of models it counts. Outcomes
-// that are alike but for the job stand together: most are done, in some claims.
+// callOf returns the arguments of settle.lua for outcomes in the order of compareOutcomes, the flows whose keys it touches, and the days whose use of
+// models it counts. Outcomes that differ only in the job share their arguments: most are done, in a few claims.
 func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []string) {
 	var flows, days store.FlowSet
 	outcomes := make([]any, 0, 9*len(batch))
@@ -149,7 +148,7 @@ func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []str
 				int(one.signal), one.reason, one.job.claimedAt, one.line,
 				one.answered.head, one.answered.body, store.BoolArg(one.answered.kept), one.answered.waiter, one.answered.callback)
 		}
-		// Pointers: a string would be made an object of its own, as an argument.
+		// pointers: a string would be allocated again as an argument
 		outcomes = append(outcomes, &one.job.ID, &one.job.mark, flows.Number(s.pathOf(one.job)))
 		if one.width() > jobArgs {
 			outcomes = append(outcomes, one.usedText(&days))
@@ -158,7 +157,7 @@ func (s *settler) callOf(batch []*settlement) (args []any, names, dayNames []str
 	return slices.Concat([]any{store.WakeChannel, s.Keys.Name, s.Levels(), s.Keys.Member, len(flows.Names)}, flows.Args(), outcomes), flows.Names, days.Names
 }
 
-// settled takes in the answer of settle.lua. resent says that an answer before it may have been lost.
+// settled processes the reply of settle.lua. resent says that the reply to an earlier call may have been lost.
 func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 	lost := 0
 	for _, one := range batch {
@@ -169,7 +168,7 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 		if one.answered.callback != "" {
 			s.callbacks.wake()
 		}
-		if code == lua.SettledHeld && one.attempt != nil { // only of one that failed
+		if code == lua.SettledHeld && one.attempt != nil { // only if the attempt failed
 			one.result = shaper.ResultHeld
 		}
 		if one.result == shaper.ResultDead {
@@ -179,7 +178,7 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 			switch {
 			case one.job.isLent() && !one.job.isStarted():
 				one.result = shaper.ResultHandedOver
-			case one.outcome.Reason != reasonNotStarted: // else Redis had not started it
+			case one.outcome.Reason != reasonNotStarted: // otherwise Redis had not started it
 				lost++
 			}
 			continue
@@ -202,12 +201,12 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 	}
 }
 
-// forget counts attempts, and lets go of their jobs. Whether an attempt failed or was held is known when Redis has taken its outcome.
+// forget counts attempts, and releases their jobs. Only the reply of Redis shows whether an attempt failed or was held.
 func (s *settler) forget(batch []*settlement) {
 	succeeded, last := 0, ""
 	for _, one := range batch {
 		s.store.Metrics.CountOutcome(s.Name, one.result, one.outcome, one.took, one.job.traceID)
-		// The jobs of a batch are one request. They have one owner, and stand together: see compareOutcomes.
+		// The jobs of a batch are one request. They have one owner, and follow each other: see compareOutcomes.
 		if owner := one.job.owner(); one.result == shaper.ResultDone && (one.job.batch == 0 || owner != last) {
 			succeeded, last = succeeded+1, owner
 		}

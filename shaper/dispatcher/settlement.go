@@ -19,21 +19,21 @@ type settlement struct {
 	delay  time.Duration
 	last   string
 	signal shaper.Signal
-	reason string // a word, where the signal says that something is wrong
-	alone  bool   // the job is held, and nothing else
+	reason string // a word, if the signal reports a problem
+	alone  bool   // only this job is held, not its scope
 	spent  bool   // it was the last attempt
 	gone   bool   // dead, and its flow is to be disabled
-	holds  bool   // its scope waits
-	undone bool   // sent once, and the attempt failed
+	holds  bool   // its scope is held
+	undone bool   // the job is sent once, and the attempt failed
 
 	outcome  shaper.Outcome
 	took     time.Duration
-	charged  string // what the job charged to budgets, and used of that: see settle.lua. "": it charged nothing
-	use      string // what it used of a model: see codec.UseText. "": nothing
-	response string // to which both belong: see codec.ResponseText. "": to none
+	charged  string // what the job charged to budgets and used of that: see settle.lua; "": nothing
+	use      string // what it used of a model: see codec.UseText; "": nothing
+	response string // the response to which both belong: see codec.ResponseText; "": none
 	answered result
-	attempt  *shaper.JobAttempt // unless it is done or returned
-	line     string             // the same as Redis keeps it, else ""
+	attempt  *shaper.JobAttempt // nil if the job is done or returned
+	line     string             // attempt as Redis keeps it, else ""
 	cause    string             // of a dead letter
 }
 
@@ -53,13 +53,13 @@ func (s *settlement) code() int {
 	return int(s.result)
 }
 
-// localWait is how long a job waits that the host of this process could not send, where its worker does not say it.
+// localWait is how long a job waits after a fault of this host, if its worker names no time.
 const localWait = time.Second
 
-// workerIsLate is what workers call [shaper.ErrLate].
+// workerIsLate is the reason with which workers return jobs after [shaper.ErrLate].
 const workerIsLate = "late"
 
-// settlementOf is what becomes of a job after an outcome.
+// settlementOf returns the settlement of a job with an outcome.
 func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement {
 	if outcome.Result == shaper.ResultReturned && outcome.Reason == workerIsLate {
 		outcome.Reason = shaper.ReasonLateConnect
@@ -71,7 +71,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 		undone: job.Once && !job.isLent() && !isDone && outcome.Result == shaper.ResultDone,
 	}
 	switch {
-	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // what its receiver says is no word on the others
+	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // the response of its receiver does not apply to the other jobs
 		one.signal, one.alone, hold = shaper.SignalNone, outcome.Result == shaper.ResultHeld, 0
 	case one.signal != shaper.SignalAccepted:
 		one.reason = codec.ReasonWord(outcome.Reason)
@@ -96,8 +96,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	return one
 }
 
-// settles decides how the lease of a job ends after an outcome, and returns what is kept of the response. hold is how long its scope waits if
-// the job is done.
+// settles decides how the lease ends, and returns what is kept of the response. hold is how long the scope waits if the job is done.
 func (s *settler) settles(one *settlement, outcome *shaper.Outcome, hold time.Duration) shaper.LastResponse {
 	job := one.job
 	last := shaper.LastResponse{Status: outcome.Status, Reason: outcome.Reason, Detail: outcome.Detail, Body: outcome.Body}
@@ -123,21 +122,21 @@ func (s *settler) settles(one *settlement, outcome *shaper.Outcome, hold time.Du
 	case shaper.ResultDropped:
 		last = shaper.LastResponse{}
 	case shaper.ResultDone:
-		last, one.delay = shaper.LastResponse{}, hold // Redis keeps nothing of a delivered job but its id
+		last, one.delay = shaper.LastResponse{}, hold // Redis keeps only the id of a delivered job
 	case shaper.ResultReturned:
 		if outcome.Local { // at the head it would be claimed again at once
 			one.alone, one.delay = true, min(cmp.Or(outcome.RetryIn, localWait), s.Settings.Load().Retry.MaxBackoff) // the sweeper knows no longer wait
 		} else {
-			last = shaper.LastResponse{} // what the attempt before it saw stays
+			last = shaper.LastResponse{} // keep the response of the previous attempt
 		}
 	}
 	if job.InDoubt && (outcome.Result == shaper.ResultHeld || one.result == shaper.ResultRetry) && !leavesDoubt(outcome.Status) {
-		last = shaper.LastResponse{} // what left the doubt stays
+		last = shaper.LastResponse{} // keep the response that left the doubt
 	}
 	return last
 }
 
-// holdOfDone is the hold that a job leaves behind which is done. It ends the outcome of a job that is sent once.
+// holdOfDone returns the hold that a done job places on its scope. It also ends the outcome of a job that is sent once.
 func (s *settler) holdOfDone(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
 	if outcome.Result == shaper.ResultDone && outcome.RetryAfter > 0 {
 		hold = holdFor(s.Settings.Load(), outcome.RetryAfter)
@@ -148,7 +147,7 @@ func (s *settler) holdOfDone(job *leased, outcome *shaper.Outcome) (hold time.Du
 	return hold
 }
 
-// closeGate keeps back the jobs of the scope that were claimed before the outcome holds it.
+// closeGate holds back the jobs of the scope that were claimed before the outcome.
 func (s *settler) closeGate(one *settlement) {
 	one.holds = one.delay > 0 && !one.alone && (one.result == shaper.ResultHeld || one.result == shaper.ResultDone)
 	if one.holds {
@@ -156,12 +155,12 @@ func (s *settler) closeGate(one *settlement) {
 	}
 }
 
-// leavesDoubt reports whether a failed attempt with that status, 0 for no response, may have taken effect: see lua/lib/handout.lua.
+// leavesDoubt reports whether a failed attempt with this status (0: no response) may have taken effect: see lua/lib/handout.lua.
 func leavesDoubt(status int) bool {
 	return status < 200 || status == 408 || status == 409 || status >= 500
 }
 
-// chargedText is what a job charged to budgets, and what it has used of that; "" of one that charged nothing.
+// chargedText returns what a job charged to budgets and used of that; "" if it charged nothing.
 func chargedText(job *leased, outcome *shaper.Outcome) string {
 	switch {
 	case job.charged == "":
@@ -174,7 +173,7 @@ func chargedText(job *leased, outcome *shaper.Outcome) string {
 	return job.charged + " " + outcome.Used.String()
 }
 
-// chargedTokens is how many tokens a job counts against budgets of them, or would in a bucket without any.
+// chargedTokens returns how many tokens a job charges to token budgets, or would charge if there were any.
 func chargedTokens(job *leased, outcome *shaper.Outcome) int64 {
 	charged, named := outcome.Used.Of(shaper.UnitTokens)
 	if outcome.Used == nil {
@@ -186,10 +185,10 @@ func chargedTokens(job *leased, outcome *shaper.Outcome) int64 {
 	return charged
 }
 
-// jobArgs is how many arguments of settle.lua are of one job.
+// jobArgs is the number of settle.lua's arguments per job.
 const jobArgs = 3
 
-// width is how many arguments the job has: one more if it has charged budgets, used a model, or names a response.
+// width returns the number of arguments of the job: one more if it has charged budgets, used a model, or names a response.
 func (s *settlement) width() int {
 	if s.charged == "" && s.use == "" && s.response == "" {
 		return jobArgs
@@ -197,7 +196,7 @@ func (s *settlement) width() int {
 	return jobArgs + 1
 }
 
-// usedText is what it charged and used, as settle.lua is told of it.
+// usedText returns what the job charged and used, as an argument of settle.lua.
 func (s *settlement) usedText(days *store.FlowSet) string {
 	if s.use == "" {
 		return s.charged + s.response
@@ -209,7 +208,7 @@ func usesNothing(outcome *shaper.Outcome) bool {
 	return outcome.Result == shaper.ResultReturned || outcome.Used != nil && len(outcome.Used) == 0
 }
 
-// used is what the job has used of the units that metrics have as reserved, as settle.lua charges it: see reservation.used.
+// used returns what the job used of the units that metrics count as reserved, as settle.lua charges it: see reservation.used.
 func (s *settlement) used() shaper.Units {
 	used := make(shaper.Units, len(s.job.counted))
 	for unit, reserved := range s.job.counted {
@@ -225,13 +224,13 @@ func (s *settlement) used() shaper.Units {
 	return used
 }
 
-// What a job has used of budgets, beside amounts: see lua/lib/reservation.lua.
+// What a job used of budgets, other than amounts: see lua/lib/reservation.lua.
 const (
 	usedNothing    = "0"
 	usedAsReserved = "="
 )
 
-// isGone reports whether an answer disables the flow of a job.
+// isGone reports whether a response disables the flow of a job.
 func (s *settler) isGone(job *leased, outcome *shaper.Outcome) bool {
 	if !outcome.Gone || !s.HasFlows() {
 		return false
@@ -241,19 +240,19 @@ func (s *settler) isGone(job *leased, outcome *shaper.Outcome) bool {
 		return true
 	case shaper.GoneIsIgnored:
 		return false
-	default: // a flow of a host holds the receivers of many owners: one that is gone says nothing of the others
+	default: // a flow of a host has receivers of many owners, and one that is gone does not affect the others
 		return !shaper.NamesReceiver(job.URL) && job.Own != nil && job.Own.URL != ""
 	}
 }
 
-// endOnce ends a job that is sent once: the outcome of its first attempt is its result, and the waiter decides what to do.
-// A hold is waited for if the job does not expire before. If it does, the hold is returned: it is one for the others all the same.
+// endOnce ends a job that is sent once: the outcome of its first attempt is its result, and the waiter decides what to do. The job waits out a hold
+// if it does not expire before. Otherwise endOnce returns the hold, which still applies to the other jobs.
 func (s *settler) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Duration) {
 	switch outcome.Result {
 	case shaper.ResultRetry, shaper.ResultDead:
 		outcome.Result = shaper.ResultDone
 	case shaper.ResultDropped:
-		if !job.isLent() { // whose sender hears of it, and enqueues another one
+		if !job.isLent() { // its sender sees the drop, and enqueues another job
 			outcome.Result = shaper.ResultDone
 		}
 	case shaper.ResultHeld:
@@ -265,17 +264,17 @@ func (s *settler) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Durat
 	return hold
 }
 
-// result is how a job ended, as settle.lua writes it. The zero value says that no client waits and the bucket keeps none.
+// result is how a job ended, as settle.lua writes it. The zero value means that no client waits and the bucket keeps none.
 type result struct {
 	head   string
 	body   []byte
 	kept   bool   // the bucket keeps it
 	waiter string // the channel of its waiter, "" none
 
-	callback string // the first line of the job's body, if its end is to be told
+	callback string // the first line of the job's body, if a callback is due
 }
 
-// resultOf is the result of a job that has ended with an outcome, if the bucket keeps it or a client waits for it.
+// resultOf returns the result of a job that has ended, if the bucket keeps it or a client waits for it.
 func (s *settler) resultOf(one *settlement, cause string) result {
 	state := shaper.StateDone
 	switch one.result {
@@ -297,7 +296,7 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 	}
 	kept := (answer != nil || logs) && settings.Retention > 0
 	callback, isTold := s.callbackLine(one.job, state)
-	if callback != "" && !isTold && !kept && one.job.waiter == "" { // it only counts: of many jobs it is the same text
+	if callback != "" && !isTold && !kept && one.job.waiter == "" { // it is only counted: the same text for many jobs
 		head, _ := codec.SealResult(&shaper.JobResult{State: state})
 		return result{head: head, callback: callback}
 	}
@@ -315,11 +314,11 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 	return result{head: head, body: body, kept: kept, waiter: one.job.waiter, callback: callback}
 }
 
-// callbackLine is what settle.lua writes of a job whose end is to be told, and whether that is more than to count it in its bundle: "" of one
-// whose end is not.
+// callbackLine returns the line that settle.lua writes if a job has a callback or is in a bundle, else "". isTold reports whether a callback is sent,
+// and not only the bundle's count updated.
 func (s *settler) callbackLine(job *leased, state shaper.State) (line string, isTold bool) {
 	settings := s.Settings.Load().Callbacks
-	// Without settings it is not known whether there is a URL, and nothing is lost.
+	// without settings it is unknown whether there is a URL, and nothing is lost
 	hasNoURL := settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == ""
 	switch {
 	case job.callback == "":
@@ -332,7 +331,7 @@ func (s *settler) callbackLine(job *leased, state shaper.State) (line string, is
 	return job.callback, true
 }
 
-// attemptOf is what is kept of an attempt.
+// attemptOf returns what is kept of an attempt.
 func (s *settler) attemptOf(one *settlement) shaper.JobAttempt {
 	at := one.job.departed
 	if at.IsZero() { // nothing was sent
@@ -344,8 +343,8 @@ func (s *settler) attemptOf(one *settlement) shaper.JobAttempt {
 	})
 }
 
-// holdFor bounds the time that a downstream asked for, also of a job that is held alone: its wait does not pass through
-// lua/lib/downstream.lua. A bucket that has no longest hold bounds it as any wait.
+// holdFor bounds the time that a downstream asked for. Without a longest hold, the bucket's longest backoff is the bound. It also applies to a job
+// held alone, whose wait does not pass through lua/lib/downstream.lua.
 func holdFor(b *shaper.Bucket, asked time.Duration) time.Duration {
 	return min(max(asked, 0), cmp.Or(b.Adapt.MaxHold, b.Retry.MaxBackoff))
 }

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// maxSkew is by how much the clock of this machine and that of Redis may differ without a word. The pace and the timestamps of signatures go by
-// Redis, but receivers go by clocks of their own, and logs by that of the machine.
+// maxSkew is the largest difference between the clocks of this machine and Redis that is not reported. Pace and signature timestamps use the clock of
+// Redis, but receivers use their own clocks, and logs this machine's.
 const maxSkew = 5 * time.Second
 
-// clockSkew is by how much the two clocks differ, and whether that was logged.
+// clockSkew is the difference of the two clocks, and whether it was logged.
 type clockSkew struct {
-	last   atomic.Int64 // of type time.Duration
-	logged bool         // of the patrol alone
+	last   atomic.Int64 // a time.Duration
+	logged bool         // used by the patrol only
 }
 
-// checkSkew compares the clocks, and logs when they begin and cease to differ. Which of the two is wrong it cannot know.
+// checkSkew compares the clocks, and logs when they start and stop to differ. It cannot know which of the two is wrong.
 func (d *Dispatcher) checkSkew(ctx context.Context, now time.Time) {
 	var skew time.Duration
-	for _, l := range *d.loops.Load() { // in a cluster, of more than one Redis
+	for _, l := range *d.loops.Load() { // in a cluster, the clocks of several Redis nodes
 		if s := l.clock.skew(now); s.Abs() > skew.Abs() {
 			skew = s
 		}

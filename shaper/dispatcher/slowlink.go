@@ -7,37 +7,34 @@ import (
 )
 
 const (
-	// maxClaimBytes bounds the bodies in the answer of a claim. A single job may
-	// be larger.
+	// maxClaimBytes bounds the bodies in the reply of a claim. A single job may be larger.
 	maxClaimBytes = 1 << 20
 
 	// minClaimBytes is the bound over the slowest link.
 	minClaimBytes = 64 << 10
 
-	// moreClaimBytes is what a claim that came in time adds to the bound.
+	// moreClaimBytes is what a claim with a timely reply adds to the bound.
 	moreClaimBytes = 64 << 10
 
-	// maxPatience bounds the time that a claim waits for its answer over a link
-	// on which other calls arrive.
+	// maxPatience bounds how long a claim waits for its reply over a link on which other replies arrive.
 	maxPatience = 10 * time.Second
 )
 
-// slowLink adapts the claims of a bucket to the bandwidth to Redis: bodies that
-// arrive after their slots are void cost slots for nothing.
+// slowLink adapts the claims of a bucket to the bandwidth to Redis: bodies that arrive after their slots are void waste slots.
 type slowLink struct {
-	bytes    int           // of bodies that the next claim asks for
-	patience time.Duration // that the next claim has for its answer; 0 is that of any call
-	slow     bool          // the last answer came too late for its slots, because it took so long
+	bytes    int           // bound of the bodies of the next claim
+	patience time.Duration // timeout of the next claim's reply; 0: the usual timeout
+	slow     bool          // the last reply took so long that it was too late for its slots
 }
 
 func newSlowLink() slowLink { return slowLink{bytes: maxClaimBytes} }
 
-// answered notes how late the first job of a claim's answer was when it arrived, and how long the answer took. It
-// returns by how much the slots of the answer move.
+// answered records how late the first job of a claim's reply was on arrival, and how long the reply took. It returns by how much to shift the slots
+// of the reply.
 //
-// One late answer is a stall or a lost reply: its permits are given back. Two in a row are a slow link, where the
-// next answers would be as late, and their jobs would be given back for ever. So their slots move by as much as they
-// are late, and keep their distances. One claim is under way at a time, so the slots of two answers do not mix.
+// One late reply is a stall or a lost reply: its permits are returned. Two consecutive ones mean a slow link: the next replies would be as late, and
+// their jobs would be returned forever. So their slots shift by their lateness, and keep their distances. Only one claim is under way at a time, so
+// the slots of two replies do not mix.
 func (l *slowLink) answered(late, took, wakeLimit, permitTTL time.Duration) (shift time.Duration) {
 	l.patience = 0
 	before := l.slow
@@ -53,10 +50,8 @@ func (l *slowLink) answered(late, took, wakeLimit, permitTTL time.Duration) (shi
 	return 0
 }
 
-// failed notes a claim that got no answer. The same claim is answered by the same
-// jobs: where other calls are answered meanwhile, it needs more time, or it
-// never arrives. Where none is, Redis is away, and waiting longer would delay
-// the first claim after that.
+// failed records a claim without a reply. Repeating the claim returns the same jobs. If other calls are answered meanwhile, the claim needs a longer
+// timeout, or its reply never arrives. If none are, Redis is down, and a longer timeout would only delay the first claim after that.
 func (l *slowLink) failed(err error, timeout time.Duration, othersWork bool) {
 	var late net.Error
 	if !errors.As(err, &late) || !late.Timeout() {

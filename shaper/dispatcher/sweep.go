@@ -12,13 +12,13 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// mending is how a sweep takes back what it found.
+// mending says how a sweep returns what it found.
 type mending struct {
-	crash int   // 1 if a lost lease counts as a crash, 2 if it does only of a job that another process had started
-	bound int64 // the latest time that it can be, microseconds; 0 unknown
+	crash int   // 1: a lost lease counts as a crash; 2: only if another process had started the job; 0: it does not
+	bound int64 // the latest time that Redis can have, in microseconds; 0: unknown
 }
 
-// found is what sweep.lua answers: what it repaired itself, and the jobs and flows that other scripts are to mend.
+// found is the reply of sweep.lua: what it repaired itself, and the jobs and flows for other scripts to repair.
 type found struct {
 	now, repaired, missing, unpurged           int64
 	cursor, flows                              string // where the next part of an audit begins
@@ -34,12 +34,11 @@ func (f *found) read(r *lua.Reader) {
 	f.suspects = readTexts(r, int64(r.Left()))
 }
 
-// mended is what a sweep has mended.
+// mended counts what a sweep has repaired.
 type mended struct{ takenBack, poisoned, repaired, missing int64 }
 
-// sweep has Redis look for what was lost, and take it back. These are two scripts: the
-// first cannot know in which flow's places the jobs belong that it finds, and a
-// script touches declared keys only.
+// sweep finds lost leases and misplaced jobs, and returns them. It takes two scripts: the first one cannot know to which flow the jobs belong that it
+// finds, and a script touches declared keys only.
 func (p *bucketPatrol) sweep(ctx context.Context, latest int64, audit bool) error {
 	start := time.Now()
 	how, atMost := p.mending(start, latest)
@@ -58,8 +57,8 @@ func (p *bucketPatrol) sweep(ctx context.Context, latest int64, audit bool) erro
 		p.spare = time.Now().Add(p.heartbeatSeen())
 		p.log.WarnContext(ctx, "the clock of Redis is ahead of ours: no lease is taken back for one heartbeat")
 	}
-	// Those that ran out on their own: their order at the head is made in one call. Of several calls, the last one
-	// puts its jobs in front: these are to be those whose leases ran out first.
+	// Expired leases: one call returns them in order at the head. Of several calls, the last one puts its jobs first, so it gets the leases that
+	// expired first.
 	sum := mended{repaired: f.repaired}
 	slices.Reverse(f.expired)
 	err = p.takeBack(ctx, how, f.expired, nil, &sum)
@@ -84,13 +83,13 @@ func (p *bucketPatrol) sweep(ctx context.Context, latest int64, audit bool) erro
 			p.log.WarnContext(ctx, "jobs without a place: were keys of this bucket deleted by hand?", "count", missing)
 		}
 	}
-	if p.more { // what ran out comes first
+	if p.more { // expired leases come first
 		return nil
 	}
 	return p.goOnPurging(ctx, f.unpurged)
 }
 
-// mending is how to take back what a sweep finds, and how many leases it may name.
+// mending returns how to treat what a sweep finds, and how many leases it may name.
 func (p *bucketPatrol) mending(start time.Time, latest int64) (how mending, atMost int) {
 	how, atMost = mending{crash: 1}, sweepNames
 	if p.claims.deliveries.handsOver() {
@@ -108,7 +107,7 @@ func (p *bucketPatrol) mending(start time.Time, latest int64) (how mending, atMo
 	return how, atMost
 }
 
-// tell counts and logs what a sweep has mended.
+// tell counts and logs what a sweep has repaired.
 func (p *bucketPatrol) tell(ctx context.Context, sum *mended) {
 	p.deaths.note(sum.poisoned)
 	p.store.Metrics.CountSweep(p.Name, sum.takenBack, sum.poisoned, sum.repaired)
@@ -118,7 +117,7 @@ func (p *bucketPatrol) tell(ctx context.Context, sum *mended) {
 	}
 }
 
-// begin begins an audit, unless one is under way.
+// begin starts an audit, unless one is under way.
 func (w *sweepWatch) begin(hasFlows bool) {
 	if w.auditing {
 		return
@@ -129,7 +128,7 @@ func (w *sweepWatch) begin(hasFlows bool) {
 	}
 }
 
-// advance notes how far an audit came.
+// advance records how far an audit got.
 func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 	if w.cursor = cursor; cursor == "0" {
 		w.cursor = ""
@@ -142,8 +141,7 @@ func (w *sweepWatch) advance(cursor, flows string, start time.Time) {
 	}
 }
 
-// outsideTurnQueue returns those of some flows that are not in the turn queue of their group,
-// which the script that named them could not see.
+// outsideTurnQueue returns the flows that are missing from the turn queue of their group, which the script that named them could not see.
 func (p *bucketPatrol) outsideTurnQueue(ctx context.Context, flows []string) ([]string, error) {
 	var off []string
 	err := lua.InParts(flows, store.MaxFlowSet, func(some []string) error {
@@ -170,7 +168,7 @@ func readTexts(r *lua.Reader, n int64) []string {
 	return texts
 }
 
-// takeBack has jobs and flows mended that a sweep has found.
+// takeBack returns the jobs and repairs the flows that a sweep has found.
 func (p *bucketPatrol) takeBack(ctx context.Context, how mending, ids, astray []string, sum *mended) error {
 	err := lua.InParts(ids, sweepAtMost, func(some []string) error {
 		flows, jobs, err := p.jobsOf(ctx, some)
@@ -188,7 +186,7 @@ func (p *bucketPatrol) takeBack(ctx context.Context, how mending, ids, astray []
 	})
 }
 
-// jobsOf are ids as arguments of a script, each with the number of its flow.
+// jobsOf returns ids as arguments of a script, each with the number of its flow.
 func (p *bucketPatrol) jobsOf(ctx context.Context, ids []string) (flows store.FlowSet, jobs []any, err error) {
 	names, err := p.shared.FlowsOf(ctx, p.Bucket, ids...)
 	for i, name := range names {
@@ -213,7 +211,7 @@ func (p *bucketPatrol) sendTakeBack(ctx context.Context, how mending, flows *sto
 	}, args...)
 }
 
-// goOnPurging removes what a purge whose process has died has left, for at most a while.
+// goOnPurging continues a purge whose process died, for up to purgeTurn.
 func (p *bucketPatrol) goOnPurging(ctx context.Context, unpurged int64) error {
 	if unpurged == 0 {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// ticket is what a process without the configuration needs to start and settle a lease: the job's names, the lease, and the
-// settings of the bucket as they were at the hand-over. Times are microseconds.
+// ticket is what a process without the configuration needs to start and settle a lease: the names of the job, the lease, and the bucket's settings at
+// the hand-over. Times are microseconds.
 type ticket struct {
 	Bucket      string          `json:"bucket"`
 	FirstName   string          `json:"first_name,omitempty"` // of a bucket that was renamed
@@ -28,8 +28,8 @@ type ticket struct {
 	Epoch       int64           `json:"epoch"`
 	Claim       string          `json:"claim"`
 	ClaimedAt   int64           `json:"claimed_at"`
-	Charged     string          `json:"charged,omitempty"` // of budgets, as claim.lua told it
-	Counted     string          `json:"counted,omitempty"` // of that, what metrics have as reserved
+	Charged     string          `json:"charged,omitempty"` // to budgets, as claim.lua returned it
+	Counted     string          `json:"counted,omitempty"` // the part of it that metrics count as reserved
 	Number      int             `json:"number"`
 	Attempts    int             `json:"attempts,omitempty"`
 	MaxAttempts int             `json:"max_attempts"`
@@ -37,14 +37,14 @@ type ticket struct {
 	Expires     int64           `json:"expires,omitempty"`
 	Once        bool            `json:"once,omitempty"`
 	Waiter      string          `json:"waiter,omitempty"`
-	Sender      string          `json:"sender,omitempty"`   // the channel of the process that sends the job; then the next six are there
+	Sender      string          `json:"sender,omitempty"`   // the channel of the process that sends the job; if it is set, so are the next six
 	Slot        int64           `json:"slot,omitempty"`     // by the clock of Redis
 	Ahead       int64           `json:"ahead,omitempty"`    // how far ahead the slot was when the ticket was sent
 	Wake        int64           `json:"wake,omitempty"`     // how late that process may wake for the slot
 	Valid       int64           `json:"valid,omitempty"`    // how late it may start the job
 	Lasts       int64           `json:"lasts,omitempty"`    // how late the job may depart
 	Every       int64           `json:"every,omitempty"`    // between two slots of the bucket
-	Callback    string          `json:"callback,omitempty"` // the first line of its body, if its end is to be told
+	Callback    string          `json:"callback,omitempty"` // the first line of its body, if a callback is due
 	LastChance  bool            `json:"last_chance,omitempty"`
 	Lease       int64           `json:"lease"`
 	MinBackoff  int64           `json:"min_backoff"`
@@ -53,7 +53,7 @@ type ticket struct {
 	MaxHold     int64           `json:"max_hold,omitempty"`
 }
 
-// ticketOf is the text of a job's ticket.
+// ticketOf returns the text of a job's ticket.
 func (c *bucketConn) ticketOf(job *leased) string {
 	settings := c.Settings.Load()
 	t := ticket{
@@ -89,7 +89,7 @@ func firstNameOf(b *store.Bucket) string {
 // errNoTicket says that a text was not made by a dispatcher, or by a newer one.
 var errNoTicket = errors.New("is not a ticket of a Tundish dispatcher, or not one that this version reads")
 
-// readTicket reads the text of a ticket. It refuses what would name keys that no bucket has.
+// readTicket parses the text of a ticket. It refuses names that no bucket can have.
 func readTicket(text string) (*ticket, error) {
 	t := &ticket{}
 	if err := json.Unmarshal([]byte(text), t); err != nil {
@@ -107,13 +107,13 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 
 func (t *ticket) lease() time.Duration { return micros(t.Lease) }
 
-// late is how long after its slot the job may be started and sent, by a process whose round trips take so long. One that is farther from Redis than
-// the dispatcher may be as late as its way is too long: all its jobs are, so that none bunch.
+// late returns how long after its slot a process with this round trip may start and send the job. A process farther from Redis than the dispatcher
+// may be late by its longer way. All of its jobs are equally late, so they do not bunch.
 func (t *ticket) late(trip time.Duration) time.Duration {
 	return min(micros(t.Wake)+max(handOver(trip)-micros(t.Ahead), 0), micros(t.Valid))
 }
 
-// settings are those that an outcome is settled by.
+// settings returns the settings that settle an outcome.
 func (t *ticket) settings() *shaper.Bucket {
 	return &shaper.Bucket{
 		Name:  t.Bucket,
@@ -122,13 +122,13 @@ func (t *ticket) settings() *shaper.Bucket {
 	}
 }
 
-// bucket is the bucket as a process sees it that has no configuration of its own.
+// bucket returns the bucket for a process without its configuration.
 func (t *ticket) bucket() *store.Bucket {
 	first := cmp.Or(t.FirstName, t.Bucket)
 	return store.Lent(t.settings(), store.TaggedKeys(cmp.Or(t.Pool, first), first).As(t.Levels))
 }
 
-// leased is the job as this process settles it, under the claim of its start.
+// leased returns the job as this process settles it, under the claim of its start.
 func (t *ticket) leased(claim string) *leased {
 	reserved := t.Charged[strings.LastIndexByte(t.Charged, ' ')+1:]
 	job := &leased{

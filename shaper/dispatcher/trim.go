@@ -11,7 +11,7 @@ import (
 const (
 	trimAtMost    = 200 // dead letters dropped by one script
 	trimMostBytes = 1 << 20
-	trimTurn      = time.Second // of one look, after which the patrol goes on
+	trimTurn      = time.Second // of one look, after which the patrol continues
 )
 
 // How full of dead letters a bucket is.
@@ -21,10 +21,10 @@ const (
 	deadFull
 )
 
-// deaths are told that jobs became dead letters, so that the next patrol looks whether there are too many.
+// deaths records that jobs became dead letters, so that the next patrol checks their number.
 type deaths struct {
-	some      atomic.Bool    // since they were last trimmed
-	callbacks *callbackMover // some of them may be told of
+	some      atomic.Bool    // since the last trim
+	callbacks *callbackMover // some of the dead letters may have callbacks
 }
 
 func (s *deaths) note(n int64) {
@@ -34,8 +34,8 @@ func (s *deaths) note(n int64) {
 	}
 }
 
-// trimDead has Redis drop the dead letters whose retention has ended and, where the bucket is told to
-// drop rather than to refuse, those above its bounds. It warns before there are too many.
+// trimDead drops the dead letters whose retention has ended. If the bucket drops rather than refuses, it also drops those above its bounds. It logs a
+// warning before there are too many.
 func (p *bucketPatrol) trimDead(ctx context.Context) {
 	var old, extra int64
 	for began := time.Now(); ; {
@@ -51,7 +51,7 @@ func (p *bucketPatrol) trimDead(ctx context.Context) {
 			continue
 		}
 		if err != nil || more {
-			p.deaths.some.Store(true) // the next patrol goes on
+			p.deaths.some.Store(true) // the next patrol continues
 		}
 		if err == nil {
 			p.warnOfDead(ctx, there, bytes, most, mostBytes, drops)
@@ -65,7 +65,7 @@ func (p *bucketPatrol) trimDead(ctx context.Context) {
 	}
 }
 
-// warnOfDead logs when a bucket becomes nearly full of dead letters, when it is full, and when neither holds any more.
+// warnOfDead logs when a bucket becomes nearly full of dead letters, when it is full, and when it has room again.
 func (p *bucketPatrol) warnOfDead(ctx context.Context, there, bytes, most, mostBytes int64, drops bool) {
 	is, before := max(fullness(there, most), fullness(bytes, mostBytes)), p.deadFull
 	if is == before || is < before && (!isRoomy(there, most) || !isRoomy(bytes, mostBytes)) {
@@ -87,8 +87,7 @@ func (p *bucketPatrol) warnOfDead(ctx context.Context, there, bytes, most, mostB
 	}
 }
 
-// isRoomy says of a bucket that was warned of that it has room again: less than 70 %, so that
-// there is no line in the log each time that one dead letter comes or goes.
+// isRoomy reports whether a bucket has room again after a warning: less than 70 %, so that single dead letters do not cause a log line each.
 func isRoomy(there, most int64) bool { return most == 0 || there < most-most/10*3 }
 
 func fullness(there, most int64) int {
@@ -103,7 +102,7 @@ func fullness(there, most int64) int {
 
 const resultsAtMost = 500 // dropped by one script
 
-// trimResults has Redis drop the results whose retention has ended.
+// trimResults drops the results whose retention has ended.
 func (p *bucketPatrol) trimResults(ctx context.Context) {
 	for began := time.Now(); time.Since(began) < trimTurn; {
 		dropped, err := p.shared.Run(ctx, lua.TrimResults, p.Keys.Of(lua.TrimResults), resultsAtMost)

@@ -11,12 +11,12 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// watchAll is how many looks at what is in force are apart of which each is at all buckets. The others are at buckets of which a wake-up came:
-// the process that changes what scripts obey sends one, but for a pause, which is only logged here.
+// watchAll is how often watch checks all buckets: every third round. The other rounds check only buckets with a wake-up since. A process that changes
+// effective settings sends one, except for a pause, which is only logged here.
 const watchAll = 3
 
-// watchSettings looks every 10 s at what is in force of buckets that may have changed, and every 30 s of all, until ctx ends. It has
-// timetables renewed that end, and every 30 s looks whether finishes will be met.
+// watchSettings checks the effective settings of changed buckets every 10 s, and of all buckets every 30 s, until ctx ends. It also renews timetables
+// that end, and every 30 s checks finishes.
 func (d *Dispatcher) watchSettings(ctx context.Context) {
 	wait := patrolInterval
 	for round := 0; sleep(ctx, wait); round++ {
@@ -30,8 +30,8 @@ func (d *Dispatcher) watchSettings(ctx context.Context) {
 	}
 }
 
-// watch looks at what is in force. A loop whose settings another process has replaced that does not own them, or that comes before this
-// one, writes them again with its next claim.
+// watch checks the effective settings. If a read-only process, or one of lower precedence, has replaced a bucket's settings, the bucket's loop writes
+// its own again with its next claim.
 func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
 	byBucket := make(map[*store.Bucket]*bucketLoop, len(loops))
 	for _, loop := range loops {
@@ -48,9 +48,9 @@ func (d *Dispatcher) watch(ctx context.Context, loops []*bucketLoop, all bool) {
 	}
 }
 
-// renewTimetables computes the timetables of buckets again before they end, and reports the ends of windows to hooks. It makes one round trip for all
-// buckets that have a plan or had a window, and in a cluster one to each node: a bucket whose plan was removed may have an open window still to be
-// reported. Any number of dispatchers look; the first one that finds a timetable short writes the next.
+// renewTimetables computes the timetables of buckets again before they end, and reports the ends of windows to hooks. It takes one round trip for all
+// buckets that have a plan or had a window (in a cluster one per node). A bucket whose plan was removed may have an open window still to be reported.
+// Any number of dispatchers check; the first one that finds a timetable short writes the next.
 func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 	planned := those(loops, func(l *bucketLoop) bool { return l.HasPlan() || !l.noWindow })
 	found, windows, tallies := make([]*redis.SliceCmd, len(planned)), make([]*redis.StringCmd, len(planned)), make([]*redis.StringCmd, len(planned))
@@ -61,7 +61,7 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 	for i, l := range planned {
 		now := l.clock.latest(time.Now())
 		values := found[i].Val()
-		if found[i].Err() != nil || len(values) != 3 || now == 0 { // the next look sees it
+		if found[i].Err() != nil || len(values) != 3 || now == 0 { // the next round tries again
 			continue
 		}
 		plan, _ := values[0].(string)
@@ -77,9 +77,8 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 	}
 }
 
-// keepWithin keeps a job within its window, whatever this process does not know of the clock of Redis: it leaves no earlier than at the
-// latest instant at which the window can open, and its permit is void from the earliest one on at which the window can end. The times are
-// those of a claim; 0: there is none.
+// keepWithin keeps a job within its window, despite the uncertainty of the clock of Redis. The job departs no earlier than the latest instant at
+// which the window can open. Its permit is void from the earliest instant at which the window can end. The times are those of a claim; 0: none.
 func (c *bucketConn) keepWithin(job *leased, opening, closes int64) {
 	if opening > 0 {
 		if _, latest := c.clock.localBounds(opening); job.slot.Before(latest) {

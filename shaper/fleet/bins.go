@@ -10,10 +10,10 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// binsKept are those of the last 2.5 seconds: a view that reads each second misses none.
+// binsKept covers the last 2.5 seconds: a view that reads each second misses none.
 const binsKept = 25
 
-// Counts are what was counted of a bucket in some time.
+// Counts holds the counts of a bucket in some time.
 type Counts struct {
 	Arrived  int64 `json:"arrived"`  // jobs that were let in
 	Refused  int64 `json:"refused"`  // jobs that were not
@@ -25,7 +25,7 @@ func (c *Counts) add(o Counts) {
 	c.Arrived, c.Refused, c.Departed, c.Failed = c.Arrived+o.Arrived, c.Refused+o.Refused, c.Departed+o.Departed, c.Failed+o.Failed
 }
 
-// since is how much more c is than an earlier one. Counters that were higher began anew.
+// since returns the difference between c and an earlier count. If any counter is lower, the counters have restarted, and it returns c.
 func (c Counts) since(o Counts) Counts {
 	if c.Arrived < o.Arrived || c.Refused < o.Refused || c.Departed < o.Departed || c.Failed < o.Failed {
 		return c
@@ -36,11 +36,11 @@ func (c Counts) since(o Counts) Counts {
 // binned counts a bucket in bins of 100 ms, by the clock of Redis.
 type binned struct {
 	totals metrics.Totals // at the end of the last bin
-	at     int64          // its number
+	at     int64          // the number of the last bin
 	bins   [binsKept]Counts
 }
 
-// count ends the bin before now. What several bins have counted that this process slept through is put into the last one.
+// count closes the bins before now. If several bins have passed, the last one gets all counts.
 func (b *binned) count(now time.Time, is metrics.Totals) {
 	last := now.UnixMicro()/Bin.Microseconds() - 1
 	if last <= b.at {
@@ -57,7 +57,7 @@ func (b *binned) count(now time.Time, is metrics.Totals) {
 	b.totals = is
 }
 
-// text is the number of the newest bin, and "arrived,refused,departed" of each bin from that one back.
+// text returns the number of the newest bin, then "arrived,refused,departed" of each bin, the newest first.
 func (b *binned) text() string {
 	var text strings.Builder
 	text.WriteString(strconv.FormatInt(b.at, 10))
@@ -67,7 +67,7 @@ func (b *binned) text() string {
 	return text.String()
 }
 
-// parseBins reads such a text.
+// parseBins parses what binned.text returns.
 func parseBins(text string) (newest int64, bins []Counts, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {

@@ -1,40 +1,40 @@
-// Package fleet is what the processes on one Redis know of each other: who runs, and what all of them count. A [Member] tells what its process
-// does every five seconds, and every second while somebody looks. A [View] reads it.
+// Package fleet lets the processes on one Redis see each other: which are running, and what they count. A [Member] sends a heartbeat every five
+// seconds, and every second while somebody is watching. A [View] reads the heartbeats.
 //
-// What a process counts is never added up in Redis but for the history: each process tells its counters since it started, so a message that
-// is lost, or told twice, changes no sum. A process that dies takes with it what it counted since it told it last.
+// Except for the history, Redis never adds up counts. Each process reports its totals since it started, so a heartbeat that is lost or repeated
+// changes no sum. Counts since the last heartbeat are lost if the process dies.
 package fleet
 
 import "time"
 
 // Times of the fleet.
 const (
-	Beat    = 5 * time.Second  // between two beats of a process
-	Watched = time.Second      // the same while somebody looks
-	Silence = 15 * time.Second // after which a silent process is gone
+	Beat    = 5 * time.Second  // between two heartbeats of a process
+	Watched = time.Second      // the same while somebody is watching
+	Silence = 15 * time.Second // after which a process without a heartbeat counts as gone
 
-	// Forgotten is when nothing is known of a silent process any more. What it delivered is part of [Snapshot.Progress] until then.
+	// Forgotten is how long a silent process is remembered. Until then its deliveries are part of [Snapshot.Progress].
 	Forgotten = time.Minute
 	Period    = 5 * time.Minute // between two points of the history
 	Points    = 288             // of the history: a day
-	Slots     = 12              // of a Beat, which a process remembers: a minute
+	Slots     = 12              // a process remembers this many Beats: a minute
 	Bin       = 100 * time.Millisecond
 
-	lookedAt = 10 * time.Second // how long somebody who looks is known for
+	lookedAt = 10 * time.Second // how long a bucket stays marked as watched
 )
 
-// Keys in Redis, which share a slot: see lua/beat.lua.
+// Keys in Redis, which share a hash slot: see lua/beat.lua.
 const (
 	beatsKey     = "tundish:{fleet}:beats"
 	processesKey = "tundish:{fleet}:processes"
 	watchedKey   = "tundish:{fleet}:watched"
-	countsKey    = "tundish:{fleet}:counts:" // and the id of a process
+	countsKey    = "tundish:{fleet}:counts:" // plus the id of a process
 	lossKey      = "tundish:{fleet}:data_lost"
-	historyKey   = "tundish:{fleet}:history:" // and the number of a period
+	historyKey   = "tundish:{fleet}:history:" // plus the number of a period
 )
 
-// everything is what somebody looks at who looks at all buckets.
+// everything marks all buckets as watched.
 const everything = "*"
 
-// binsOf is the name under which a process tells the bins of a bucket that somebody looks at. No bucket has a colon in its name.
+// binsOf returns the name under which a process reports the bins of a watched bucket. No bucket has a colon in its name.
 func binsOf(bucket string) string { return "bins:" + bucket }

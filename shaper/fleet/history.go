@@ -12,14 +12,14 @@ import (
 	"github.com/tundish-io/tundish/lua"
 )
 
-// Point is what was counted of a bucket in five minutes.
+// Point holds the counts of a bucket in five minutes.
 type Point struct {
 	At time.Time `json:"at"` // when they began
 	Counts
 }
 
-// History is what was counted of a bucket in the last 24 hours, by all processes, the oldest point first. Periods in which nothing was counted
-// are there too. What a process counts is in it five seconds later. Two round trips.
+// History returns the counts of a bucket in the last 24 hours over all processes, the oldest point first. Periods without counts are included. Counts
+// appear within five seconds. It takes two round trips.
 func (v *View) History(ctx context.Context, bucket string) ([]Point, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
@@ -34,7 +34,7 @@ func (v *View) History(ctx context.Context, bucket string) ([]Point, error) {
 	for i := range texts {
 		texts[i] = pipe.HGet(ctx, historyKey+strconv.FormatInt(last-int64(Points-1-i), 10), part)
 	}
-	lua.Exec(ctx, pipe) // a period without a count is an error of its command
+	lua.Exec(ctx, pipe) // a period without counts is an error of its command
 	points := make([]Point, Points)
 	for i, text := range texts {
 		points[i].At = time.UnixMicro((last - int64(Points-1-i)) * Period.Microseconds()).UTC()

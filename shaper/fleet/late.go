@@ -8,7 +8,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// isLess reports whether a counter is lower than before.
+// isLess reports whether any counter is lower than before.
 func isLess(is, before metrics.Late) bool {
 	for i := range is {
 		if is[i] < before[i] {
@@ -18,7 +18,7 @@ func isLess(is, before metrics.Late) bool {
 	return false
 }
 
-// lateText writes the late permits of the slots of a minute, behind its departures; "" where there are none.
+// lateText returns the late permits of each slot of the last minute, which follow the departures; "" if there are none.
 func lateText(lates [Slots]metrics.Late) string {
 	if lates == ([Slots]metrics.Late{}) {
 		return ""
@@ -32,7 +32,7 @@ func lateText(lates [Slots]metrics.Late) string {
 	return text.String()
 }
 
-// Permits returns what became of the permits of a bucket in the last minute.
+// Permits returns the departed and late permits of a bucket in the last minute.
 func (s *Snapshot) Permits(bucket string) shaper.LatePermits {
 	permits := shaper.LatePermits{Late: map[string]int64{}}
 	for _, n := range s.Minute(bucket) {

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// KeepLoss stores a loss of data for [LossKept], so that processes that start later report it too. It replaces the one before. One round trip; an error
-// where Redis does not answer.
+// KeepLoss stores a loss of data for [LossKept], so that processes that start later report it too. It replaces the previous loss. It takes one round
+// trip, and returns an error if Redis does not respond.
 func KeepLoss(ctx context.Context, client redis.UniversalClient, loss *DataLoss) error {
 	text, err := json.Marshal(loss)
 	if err == nil {
@@ -22,7 +22,7 @@ func KeepLoss(ctx context.Context, client redis.UniversalClient, loss *DataLoss)
 	return nil
 }
 
-// LastLoss returns the loss of data that is stored, nil if there is none. One round trip; an error where Redis does not answer.
+// LastLoss returns the stored loss of data, nil if there is none. It takes one round trip, and returns an error if Redis does not respond.
 func LastLoss(ctx context.Context, client redis.UniversalClient) (*DataLoss, error) {
 	text, err := client.Get(ctx, lossKey).Bytes()
 	if errors.Is(err, redis.Nil) {

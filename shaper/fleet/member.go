@@ -23,7 +23,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// About is what a process says of itself.
+// About is how a process describes itself.
 type About struct {
 	Name     string `json:"name" jsonschema:"example=dispatcher"` // of its program
 	Host     string `json:"host"`
@@ -57,48 +57,48 @@ const MaxHostFaults = 20
 
 // Config is what a [Member] needs.
 type Config struct {
-	Redis   redis.UniversalClient // made by redisconn.Connect
+	Redis   redis.UniversalClient // returned by redisconn.Connect
 	Timeout time.Duration         // of one call; 0 means two seconds
 	Logger  *slog.Logger          // nil logs nothing
 
-	// Registerer is where the actors of the process count. nil: it tells no counts.
+	// Registerer is where the actors of the process count. With nil, the member sends no counts.
 	Registerer prometheus.Registerer
 
-	// About is asked before each beat, and what it does not say of the host and of lateness is added; Buckets are those of the process then.
+	// About is called before each heartbeat; the member adds the host and the lateness. Buckets returns the current buckets of the process.
 	About   func() About
 	Buckets func() []string
 }
 
-// Member tells what its process does.
+// Member sends the heartbeats of its process.
 type Member struct {
 	cfg    Config
 	id     string
 	counts *metrics.Metrics
 	born   time.Time
-	offset time.Duration // of the clock of Redis
-	number int64         // of the last beat
+	offset time.Duration // of the clock of Redis from ours
+	number int64         // of the last heartbeat
 	period int64         // of the history
 	told   map[string]*counted
 	late   [Slots]metrics.Lateness // in the last beats, the newest first
-	looked []string                // at by somebody
+	looked []string                // buckets that are being watched
 	bins   map[string]*binned
 
-	refusedTold map[string]string // of limits: see refused
-	unsent      [][]any           // what was counted and not taken in yet, in parts of one script each: nothing more is counted before
+	refusedTold map[string]string // what was sent by refused, by limit
+	unsent      [][]any           // what was counted and Redis has not confirmed yet, one script call each; until it is empty, count does nothing
 }
 
-// counted is what was told of a bucket.
+// counted holds what was last reported of a bucket.
 type counted struct {
 	metrics.Totals
 
-	again bool         // it is told again, moved or not: Redis may have lost it
+	again bool         // report it again even if unchanged: Redis may have lost it
 	slot  int64        // the newest
 	slots [Slots]int64 // departures in each, the newest first
 	lates [Slots]metrics.Late
 	progress
 }
 
-// NewMember returns a member, which tells nothing yet.
+// NewMember returns a member. It sends nothing before Run.
 func NewMember(cfg Config) (*Member, error) {
 	counts, err := metrics.New(cfg.Registerer)
 	if err != nil {
@@ -114,12 +114,12 @@ func NewMember(cfg Config) (*Member, error) {
 	return &Member{cfg: cfg, id: uuid.NewString(), counts: counts, born: time.Now(), told: map[string]*counted{}, bins: map[string]*binned{}, refusedTold: map[string]string{}}, nil
 }
 
-// Run tells what the process does until ctx ends, and then that it leaves. It costs one command in five seconds, and one a second while
-// somebody looks; with more than 250 buckets that count something, one for each 250. While Redis is away it goes on counting.
+// Run sends heartbeats until ctx ends, and then a last one that says the process has stopped. It costs one command every five seconds, and one a
+// second while somebody is watching. With more than 250 active buckets it sends one command per 250. While Redis is down, counting continues.
 func (m *Member) Run(ctx context.Context) {
 	stopped := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { stopped <- time.Now() })
-	// The first answer says what time it is; then its buckets are told.
+	// the first reply carries the time of Redis and the watched buckets; the second heartbeat sends the counts
 	m.tell(ctx, time.Now(), false)
 	m.count(m.redis(time.Now()))
 	m.tell(ctx, time.Now(), false)
@@ -145,17 +145,17 @@ func (m *Member) Run(ctx context.Context) {
 	}
 }
 
-// lastTell bounds the last beat, from the end of ctx on: a Redis that is silent must not delay the stop of the process by another call beyond the one
-// that is under way.
+// lastTell bounds the last heartbeat, counted from the end of ctx. So an unresponsive Redis delays the stop by at most the call under way and this
+// time.
 const lastTell = time.Second
 
-// redis is an instant by the clock of Redis.
+// redis converts an instant to the clock of Redis.
 func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }
 
 // beginsBeat reports whether a time, by the clock of Redis, is in the first second of a Beat.
 func beginsBeat(now time.Time) bool { return now.Truncate(Beat).Equal(now.Truncate(Watched)) }
 
-// slotAt is the slot in which what was counted until now belongs.
+// slotAt returns the slot to which counts up to now belong.
 func slotAt(now time.Time) int64 {
 	slot := now.UnixMicro() / Beat.Microseconds()
 	if beginsBeat(now) {
@@ -164,8 +164,8 @@ func slotAt(now time.Time) int64 {
 	return slot
 }
 
-// count notes what was counted until now, by the clock of Redis, for the next beat. While what was counted before waits for Redis it notes
-// nothing: the next time has it all.
+// count prepares the counts up to now (clock of Redis) for the next heartbeat. While earlier counts still wait for Redis, it does nothing: the next
+// call includes everything.
 func (m *Member) count(now time.Time) {
 	if len(m.unsent) > 0 {
 		return
@@ -190,7 +190,7 @@ func (m *Member) count(now time.Time) {
 		if before != nil && before.Totals == is && !before.again {
 			continue
 		}
-		if before == nil || before.isAbove(is) { // new, or counted anew since it left the configuration and came back
+		if before == nil || before.isAbove(is) { // new, or its counters restarted after it was removed from the configuration and added again
 			before = &counted{slot: slot}
 			m.told[name] = before
 		}
@@ -221,30 +221,30 @@ func (m *Member) count(now time.Time) {
 }
 
 const (
-	beatArgs    = 7   // of a bucket
+	beatArgs    = 7   // per bucket
 	beatBuckets = 250 // in one script
 	parts       = 64  // of the history
 )
 
-// placeOf is where in a period of the history a bucket stands: "part short".
+// placeOf returns the position of a bucket in a period of the history: "part short".
 func placeOf(bucket string) string {
 	part, short := inHistory(bucket)
 	return part + " " + short
 }
 
-// inHistory is the part of a bucket, and its short name there: a name may have 63 bytes, 288 times a day.
+// inHistory returns the part of a bucket and its short name there. Full names take up to 63 bytes, 288 times a day.
 func inHistory(bucket string) (part, short string) {
 	sum := sha256.Sum256([]byte(bucket))
 	const bytes = 8
 	return strconv.Itoa(int(sum[bytes]) % parts), base64.RawURLEncoding.EncodeToString(sum[:bytes])
 }
 
-// isAbove reports whether a counter was higher before.
+// isAbove reports whether any counter was higher before.
 func (c *counted) isAbove(is metrics.Totals) bool {
 	return c.Arrived > is.Arrived || c.Refused > is.Refused || c.Departed > is.Departed || c.Failed > is.Failed || isLess(is.Late, c.Late) || c.Succeeded > is.Succeeded || c.Attempts > is.Attempts
 }
 
-// text is that of the counters of a bucket, when they are these. c has what they were before.
+// text returns the counters of a bucket as Redis keeps them. is are the new counters; c still holds the previous ones, and text updates its slots.
 func (c *counted) text(is metrics.Totals, now time.Time) string {
 	slot := slotAt(now)
 	for ; c.slot < slot; c.slot++ {
@@ -269,14 +269,14 @@ func (c *counted) text(is metrics.Totals, now time.Time) string {
 	return string(text) + lateText(c.lates) + c.progress.text()
 }
 
-// tell sends what was counted. An answer says what time it is, and what somebody looks at. What has no answer is sent again under the same
+// tell sends the prepared counts. The reply carries the time of Redis and the watched buckets. A call without a reply is repeated under the same
 // number.
 func (m *Member) tell(ctx context.Context, at time.Time, leaves bool) {
 	says := m.says(at, leaves)
 	var err error
 	if len(m.unsent) == 0 {
 		err = m.send(ctx, says, nil)
-		m.number++ // nothing is lost with its answer
+		m.number++ // no counts are lost if the reply is
 	}
 	for err == nil && len(m.unsent) > 0 {
 		if err = m.send(ctx, says, m.unsent[0]); err == nil {
@@ -289,7 +289,7 @@ func (m *Member) tell(ctx context.Context, at time.Time, leaves bool) {
 	}
 }
 
-// said is what a process says of itself, as Redis has it.
+// said is About as Redis keeps it.
 type said struct {
 	About
 
@@ -314,7 +314,7 @@ func (m *Member) says(at time.Time, leaves bool) string {
 	return string(text)
 }
 
-// send makes one beat. It asks again where the period of the history is another one.
+// send makes one heartbeat. If the reply names another period of the history, it sends again for that period.
 func (m *Member) send(ctx context.Context, says string, counted []any) error {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
@@ -338,7 +338,7 @@ func (m *Member) send(ctx context.Context, says string, counted []any) error {
 		m.offset = time.UnixMicro(now).Sub(sent.Add(time.Since(sent) / 2))
 		m.watch()
 		if period == m.period {
-			if isUnknown && m.number > 0 { // Redis came back empty
+			if isUnknown && m.number > 0 { // Redis has lost its data
 				m.tellAgain()
 			}
 			return nil
@@ -348,7 +348,7 @@ func (m *Member) send(ctx context.Context, says string, counted []any) error {
 	return errors.New("the clock of Redis is in another period each time")
 }
 
-// tellAgain has the next beat tell of all buckets.
+// tellAgain makes the next heartbeat report all buckets.
 func (m *Member) tellAgain() {
 	for _, c := range m.told {
 		c.again = true
@@ -356,7 +356,7 @@ func (m *Member) tellAgain() {
 	clear(m.refusedTold)
 }
 
-// wait waits, and counts bins meanwhile of what somebody looks at. It reports whether ctx goes on.
+// wait waits for d, and meanwhile counts the bins of watched buckets. It reports whether ctx is still alive.
 func (m *Member) wait(ctx context.Context, d time.Duration) bool {
 	until := time.Now().Add(d)
 	for {
@@ -381,7 +381,7 @@ func (m *Member) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watch counts bins of the buckets that somebody looks at, and no others.
+// watch starts counting bins for newly watched buckets, and stops for all others.
 func (m *Member) watch() {
 	for name := range m.bins {
 		if !slices.Contains(m.looked, name) {

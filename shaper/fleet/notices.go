@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// DataLoss is a loss of data of Redis, as a process found it: the settings of buckets that it went by were gone.
+// DataLoss is a loss of data of Redis that a process noticed: the settings of its buckets were gone.
 type DataLoss struct {
 	At      time.Time `json:"at"`
 	Buckets []string  `json:"buckets"` // at most 20
@@ -18,8 +18,8 @@ type DataLoss struct {
 // LossKept is how long a process reports a loss of data.
 const LossKept = 24 * time.Hour
 
-// Notices returns what people should know of processes and of Redis, one line each: a loss of data of the last day, configurations that were refused,
-// and faults of hosts.
+// Notices returns one line for each problem that operators should know: a loss of data in the last day, refused configurations, host faults and clock
+// skew.
 func Notices(list []Process) []string {
 	var lines []string
 	var loss *DataLoss

@@ -10,46 +10,46 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 )
 
-// Progress is what became of the requests of a bucket lately, by all processes that ran in the last minute.
+// Progress holds the recent results of a bucket's requests, over all processes that ran in the last minute.
 type Progress struct {
-	// Window is how long the next three were counted: about 30 seconds, in whole beats that all processes have told.
+	// Window is the time that the next three fields cover: about 30 seconds, in whole beats that all processes have reported.
 	Window    time.Duration
-	Arrived   int64 // jobs that were let in
+	Arrived   int64 // admitted jobs
 	Succeeded int64 // requests whose delivery succeeded: a batch is one
 	Gone      int64 // jobs that are done, dead or dropped
 
 	// In the last minute.
-	Attempts     int64  // that ended
-	Unsuccessful int64  // of these
+	Attempts     int64  // finished attempts
+	Unsuccessful int64  // of these, the ones that did not succeed
 	Reason       string // of the last attempt that did not succeed; "" if none is known
 
-	Last time.Time // when a delivery succeeded last, to a few seconds; zero: not since the processes started
+	Last time.Time // when a delivery last succeeded, to a few seconds; zero: not since the processes started
 }
 
-// recent is how many slots are in [Progress.Window].
+// recent is the number of slots in [Progress.Window].
 const recent = 6
 
-// outcomes are what a process counted in a slot.
+// outcomes holds the counts of a process in one slot.
 type outcomes struct{ arrived, succeeded, attempts, unsuccessful, gone int64 }
 
 func (o *outcomes) numbers() []*int64 {
 	return []*int64{&o.arrived, &o.succeeded, &o.attempts, &o.unsuccessful, &o.gone}
 }
 
-// progress is what a process remembers of a minute, the newest slot first.
+// progress holds the last minute of a process, the newest slot first.
 type progress struct {
 	slots  [Slots]outcomes
-	last   int64  // when a delivery succeeded last, microseconds
+	last   int64  // when a delivery last succeeded, in microseconds
 	reason string // of the last attempt that did not succeed
 }
 
-// shift begins a slot.
+// shift starts a new slot.
 func (p *progress) shift() {
 	copy(p.slots[1:], p.slots[:])
 	p.slots[0] = outcomes{}
 }
 
-// add counts what is more than before in the newest slot.
+// add adds the difference from the previous totals to the newest slot.
 func (p *progress) add(is, before *metrics.Totals, now time.Time) {
 	o := &p.slots[0]
 	o.arrived += is.Arrived - before.Arrived
@@ -63,10 +63,10 @@ func (p *progress) add(is, before *metrics.Totals, now time.Time) {
 	p.reason = is.Reason
 }
 
-// progressMark begins the part of the counters of a bucket that has its progress. Programs that do not know it read what is before it.
+// progressMark separates the counters of a bucket from its progress. Programs without progress read what is before the mark.
 const progressMark = " | "
 
-// text is "last reason slot...": numbers of a slot with commas, "-" of a slot without any. The slots behind the last one that has some are left out.
+// text returns "last reason slot...". The numbers of a slot are joined by commas, an empty slot is "-", and trailing empty slots are omitted.
 func (p *progress) text() string {
 	var text strings.Builder
 	text.WriteString(progressMark + strconv.FormatInt(p.last, 10) + " " + cmp.Or(strings.Join(strings.Fields(p.reason), "_"), "-"))
@@ -89,7 +89,7 @@ func (p *progress) text() string {
 	return text.String()
 }
 
-// parseProgress reads such a text, without its mark. What is no number counts as 0.
+// parseProgress parses what progress.text returns, without the mark. Anything but a number counts as 0.
 func parseProgress(text string) (p progress) {
 	words := strings.Fields(text)
 	if len(words) < 2 { //nolint:mnd // last and reason
@@ -113,7 +113,7 @@ func parseProgress(text string) (p progress) {
 	return p
 }
 
-// Progress returns what became of the requests of a bucket lately.
+// Progress returns the recent results of a bucket's requests.
 func (s *Snapshot) Progress(bucket string) Progress {
 	sum := Progress{Window: recent * Beat}
 	newest := s.lastSlot()
@@ -125,7 +125,7 @@ func (s *Snapshot) Progress(bucket string) Progress {
 		}
 		for j := range c.progress.slots {
 			age, o := int(newest-c.slot)+j, &c.progress.slots[j]
-			if age < 0 { // of this slot not all processes have told yet
+			if age < 0 { // some process has not reported this slot yet
 				continue
 			}
 			if age >= Slots {
@@ -147,8 +147,8 @@ func (s *Snapshot) Progress(bucket string) Progress {
 	return sum
 }
 
-// lastSlot is the newest of which all processes have told.
+// lastSlot returns the newest slot that all processes have reported.
 func (s *Snapshot) lastSlot() int64 {
-	const heard = time.Second // after its end
+	const heard = time.Second // after the end of a slot
 	return s.Now.Add(-heard).UnixMicro()/Beat.Microseconds() - 1
 }

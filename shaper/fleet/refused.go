@@ -12,16 +12,16 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// Bounds of what a process tells of whom limits refuse.
+// Bounds of the refused callers that a process reports.
 const (
 	refusedCallers = 20 // of each limit
 	refusedLimits  = 50
 )
 
-// refusedOf is the name under which a process tells whom a limit has refused. No bucket has a colon in its name.
+// refusedOf returns the name under which a process reports the callers that a limit refused. No bucket has a colon in its name.
 func refusedOf(limit string) string { return "refused:" + limit }
 
-// refused appends what is new of whom limits refuse, by the name of the limit, "" where it is over.
+// refused reports the callers of each limit whose list has changed, and "" for a limit without refusals any more.
 func (m *Member) refused(tell func(name, text string)) {
 	top := m.counts.RefusedCallers(time.Now(), refusedCallers)
 	limits := slices.Sorted(maps.Keys(top))
@@ -41,12 +41,12 @@ func (m *Member) refused(tell func(name, text string)) {
 	}
 }
 
-// addRefused takes in whom a process tells that a limit has refused. at is when it told it, in microseconds by the clock of Redis.
+// addRefused adds the refused callers that one process reports for a limit. at is the time of the report, in microseconds by the clock of Redis.
 func (s *Snapshot) addRefused(limit, at, text string) {
 	told, err := strconv.ParseInt(at, 10, 64)
 	var callers []admission.RefusedCaller
 	if err != nil || json.Unmarshal([]byte(text), &callers) != nil {
-		return // of a version that tells something else
+		return // of a version with another format
 	}
 	older := max(int(s.Now.Sub(time.UnixMicro(told))/time.Minute), 0)
 	if s.refused[limit] == nil {
@@ -62,14 +62,14 @@ func (s *Snapshot) addRefused(limit, at, text string) {
 	}
 }
 
-// Refusals is how often a limit refused a caller.
+// Refusals counts how often a limit refused a caller.
 type Refusals struct {
 	Caller  string `json:"caller"`
 	Refused int64  `json:"refused"`
 }
 
-// Refused is whom a limit has refused most in the last ten minutes, in all processes, and how often it has refused others. Each process tells of
-// 20 callers, so of one that comes to many processes some may be among the others.
+// Refused returns the callers that a limit refused most in the last ten minutes, over all processes, and the number of refusals of all others. Each
+// process reports 20 callers per limit, so refusals of a caller of many processes may be partly among the others.
 func (s *Snapshot) Refused(limit string) (most []Refusals, others int64) {
 	for caller, n := range s.refused[limit] {
 		switch {

@@ -14,19 +14,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// View reads what the processes of the fleet tell. It is safe for concurrent use.
+// View reads the heartbeats of the fleet's processes. It is safe for concurrent use.
 type View struct {
 	redis   redis.UniversalClient
 	timeout time.Duration
 }
 
-// NewView returns a view. It makes no round trip. timeout is that of one call; 0 means two seconds.
+// NewView returns a view, without a round trip. timeout bounds one call; 0 means two seconds.
 func NewView(client redis.UniversalClient, timeout time.Duration) *View {
 	const usual = 2 * time.Second
 	return &View{client, cmp.Or(timeout, usual)}
 }
 
-// Process is one of the fleet.
+// Process is one process of the fleet.
 type Process struct {
 	ID string `json:"id"`
 	About
@@ -39,33 +39,33 @@ type Process struct {
 	LastBeat time.Time `json:"last_beat"`
 
 	left   bool // it has stopped
-	silent bool // for longer than Silence
+	silent bool // no heartbeat for longer than Silence
 	counts map[string]told
 }
 
-// told is what a process told of a bucket.
+// told holds the counters that a process reported for a bucket.
 type told struct {
 	Counts
 
 	slot  int64
-	slots []int64 // departures, the newest first; behind them late permits, see lateText
+	slots []int64 // departures, the newest first; then late permits, see lateText
 
 	progress progress
 }
 
-// Snapshot is what all processes have told by some instant.
+// Snapshot holds the latest report of every process.
 type Snapshot struct {
 	Now       time.Time // by the clock of Redis
-	Processes []Process // by their names, then the oldest first
+	Processes []Process // sorted by name, then the oldest first
 
-	left []Process                   // those that have stopped lately
-	gone []Process                   // those that have been silent for longer, stopped or not
-	bins map[string]map[int64]Counts // of each bucket that somebody looks at, by the number of the bin
+	left []Process                   // processes that have stopped recently
+	gone []Process                   // processes that have been silent for longer than Silence, stopped or not
+	bins map[string]map[int64]Counts // by watched bucket and number of the bin
 
 	refused map[string]map[string]int64 // by limit and caller
 }
 
-// Look reads what all processes have told. Two round trips. When Redis is down it returns an error after the timeout at most.
+// Look reads the reports of all processes, in two round trips. When Redis is down it returns an error after at most the timeout.
 func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 		started, err := strconv.ParseInt(since, 10, 64)
 		var it said
 		if err != nil || json.Unmarshal([]byte(says), &it) != nil {
-			continue // of a version that tells something else
+			continue // of a version with another format
 		}
 		p.About, p.left, p.silent, p.Since = it.About, it.Left, age > Silence, time.UnixMicro(started).UTC()
 		s.Processes = append(s.Processes, p)
@@ -115,11 +115,11 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// read takes in the counters of a process.
+// read parses the counters of a process.
 func (s *Snapshot) read(p *Process, texts map[string]string) {
 	p.counts = make(map[string]told, len(texts))
 	for name, text := range texts {
-		at, text, _ := strings.Cut(text, " ") // when it was told
+		at, text, _ := strings.Cut(text, " ") // when it was sent
 		if bucket, ok := strings.CutPrefix(name, binsOf("")); ok {
 			s.addBins(bucket, text)
 			continue
@@ -140,7 +140,7 @@ func (s *Snapshot) read(p *Process, texts map[string]string) {
 		const numbers = 5
 		if len(n) >= numbers {
 			t := told{Counts: Counts{n[0], n[1], n[2], n[3]}, slot: n[4], slots: n[numbers:], progress: parseProgress(outcomes)}
-			if !hasProgress { // of an earlier version: its departures are all that is known
+			if !hasProgress { // a version without progress: only its departures are known
 				for i, departed := range t.slots[:min(len(t.slots), Slots)] {
 					t.progress.slots[i].succeeded = departed
 				}
@@ -195,7 +195,7 @@ func (s *Snapshot) Buckets() []string {
 // IsServed reports whether a process delivers jobs of the bucket.
 func (s *Snapshot) IsServed(bucket string) bool { return s.Dispatchers(bucket) > 0 }
 
-// Dispatchers is how many processes deliver jobs of the bucket.
+// Dispatchers returns how many processes deliver jobs of the bucket.
 func (s *Snapshot) Dispatchers(bucket string) int {
 	n := 0
 	for i := range s.Processes {
@@ -206,7 +206,7 @@ func (s *Snapshot) Dispatchers(bucket string) int {
 	return n
 }
 
-// ServedSince is when the first of the processes that deliver jobs of the bucket started, by the clock of Redis; zero: none does.
+// ServedSince returns when the oldest process that delivers jobs of the bucket started (clock of Redis), or zero if there is none.
 func (s *Snapshot) ServedSince(bucket string) (at time.Time) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -217,7 +217,7 @@ func (s *Snapshot) ServedSince(bucket string) (at time.Time) {
 	return at
 }
 
-// HostFault describes why dispatchers of a bucket cannot connect to its receivers; "" if all can. isAll says that none can.
+// HostFault returns why dispatchers of a bucket cannot connect to its receivers, "" if all can. isAll reports whether none can.
 func (s *Snapshot) HostFault(bucket string) (text string, isAll bool) {
 	sick := 0
 	for i := range s.Processes {
@@ -230,7 +230,7 @@ func (s *Snapshot) HostFault(bucket string) (text string, isAll bool) {
 	return text, sick > 0 && sick == s.Dispatchers(bucket)
 }
 
-// Minute are the departures of a bucket in the last minute, in each [Beat] of it, the oldest first. The last beat may be under way.
+// Minute returns the departures of a bucket in the last minute, one number per [Beat], the oldest first. The last one may be incomplete.
 func (s *Snapshot) Minute(bucket string) [Slots]int64 {
 	newest := s.lastSlot()
 	var minute [Slots]int64
@@ -248,7 +248,7 @@ func (s *Snapshot) Minute(bucket string) [Slots]int64 {
 	return minute
 }
 
-// Rate is how many departures a second of a bucket there were in the last ten seconds that all processes have told of.
+// Rate returns the departures per second of a bucket, over the last ten seconds that all processes have reported.
 func (s *Snapshot) Rate(bucket string) float64 {
 	minute := s.Minute(bucket)
 	const slots = 2

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Second is what was counted in a second.
+// Second holds the counts of one second.
 type Second struct {
 	// When it ended, by the clock of Redis.
 	At time.Time `json:"at"`
@@ -31,30 +31,30 @@ type Second struct {
 	Bins []BinCounts `json:"bins,omitempty"`
 }
 
-// BinCounts are those of a bin.
+// BinCounts holds the counts of one bin.
 type BinCounts struct {
 	At int64 `json:"at"` // when it began, in milliseconds since 1970
 	Counts
 }
 
-// Watcher tells many viewers what happens, each second. However many they are, it reads once for all. It reads nothing while there is none.
+// Watcher sends the counts of each second to its viewers. It reads Redis once a second for all viewers, and not at all while there is none.
 type Watcher struct {
 	view *View
 	log  func(error)
 
 	mu      sync.Mutex
 	viewers map[*viewer]struct{}
-	stop    context.CancelFunc // of the goroutine that reads; nil: none runs
+	stop    context.CancelFunc // of the goroutine that reads; nil: none is running
 	runs    sync.WaitGroup
 }
 
-// viewer is one that is told.
+// viewer is one subscriber.
 type viewer struct {
-	bucket string // whose bins it wants; "" of none
+	bucket string // the bucket whose bins it wants; "" for none
 	tell   chan Second
 }
 
-// NewWatcher returns a watcher. failed, if not nil, is told of errors; the next second may work.
+// NewWatcher returns a watcher. failed, if not nil, is called with each error; the next second may work.
 func NewWatcher(view *View, failed func(error)) *Watcher {
 	if failed == nil {
 		failed = func(error) {}
@@ -62,9 +62,9 @@ func NewWatcher(view *View, failed func(error)) *Watcher {
 	return &Watcher{view: view, log: failed, viewers: map[*viewer]struct{}{}}
 }
 
-// Watch tells what is counted each second, until the function that it returns is called. bucket is that of which bins are told, "" of none. A
-// reader that is two seconds late is dropped: its channel is closed. The first second comes after up to six, as processes have to learn that
-// somebody looks.
+// Watch returns a channel with the counts of each second, and a function that ends it. bucket names the bucket whose bins are included, "" for none.
+// A viewer that is two seconds behind is dropped: its channel is closed. The first second can take up to six seconds, until all processes know that
+// somebody is watching.
 func (w *Watcher) Watch(bucket string) (seconds <-chan Second, end func()) {
 	const behind = 2
 	v := &viewer{bucket, make(chan Second, behind)}
@@ -83,7 +83,7 @@ func (w *Watcher) Watch(bucket string) (seconds <-chan Second, end func()) {
 	}
 }
 
-// drop ends the telling of one viewer. The caller holds the lock.
+// drop removes a viewer and closes its channel. The caller holds the lock.
 func (w *Watcher) drop(v *viewer) {
 	if _, there := w.viewers[v]; !there {
 		return
@@ -96,7 +96,7 @@ func (w *Watcher) drop(v *viewer) {
 	}
 }
 
-// Close drops all viewers and waits until nothing is read any more.
+// Close drops all viewers and waits until the reading goroutine has ended.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	for v := range w.viewers {
@@ -106,7 +106,7 @@ func (w *Watcher) Close() {
 	w.runs.Wait()
 }
 
-// run reads each second, half a second after it: by then all processes have told it.
+// run reads each second half a second after it ended: by then all processes have sent their counts.
 func (w *Watcher) run(ctx context.Context) {
 	before := newTally()
 	var offset time.Duration
@@ -130,9 +130,9 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// look says for whom it looks, every few seconds, and looks.
+// look returns a snapshot. Every few seconds it first renews the list of watched buckets.
 func (w *Watcher) look(ctx context.Context, n int) (*Snapshot, error) {
-	const sayEvery = 3 // seconds, of the ten for which it is known
+	const sayEvery = 3 // seconds; an entry lasts ten
 	w.mu.Lock()
 	looked := map[string]bool{everything: true}
 	for v := range w.viewers {
@@ -149,7 +149,7 @@ func (w *Watcher) look(ctx context.Context, n int) (*Snapshot, error) {
 	return w.view.Look(ctx)
 }
 
-// say says that somebody looks at buckets.
+// say marks buckets as watched in Redis.
 func (v *View) say(ctx context.Context, buckets []string) error {
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
@@ -168,24 +168,25 @@ func (v *View) say(ctx context.Context, buckets []string) error {
 	return nil
 }
 
-// tally is what was told of each process before.
+// tally holds what the previous snapshots reported.
 type tally struct {
-	since     time.Time // when it began
+	since     time.Time // when watching began
 	processes map[string]*tallied
-	bins      map[string]int64 // the last bin that was told, of each bucket
+	bins      map[string]int64 // the last bin that was sent, by bucket
 }
 
-// tallied is what was told of a process.
+// tallied holds what a process reported last.
 type tallied struct {
-	name   string // "" of one that has stopped: it is not lost when it is there no more
+	name   string // "" once the process has stopped: then it is not reported as lost
 	counts map[string]Counts
-	last   time.Time // its last beat
-	isTold bool      // it tells each second
+	last   time.Time // its last heartbeat
+	isTold bool      // it sends a heartbeat each second
 }
 
 func newTally() *tally { return &tally{processes: map[string]*tallied{}, bins: map[string]int64{}} }
 
-// tellAll tells each viewer what is new. One that does not read is dropped. Viewers that came after ctx ended are told by another goroutine.
+// tellAll sends each viewer the new counts, and drops a viewer that does not read. It sends nothing if ctx has ended: another goroutine serves later
+// viewers.
 func (w *Watcher) tellAll(ctx context.Context, before *tally, s *Snapshot) {
 	second := before.second(s)
 	w.mu.Lock()
@@ -211,8 +212,8 @@ func (w *Watcher) tellAll(ctx context.Context, before *tally, s *Snapshot) {
 	}
 }
 
-// second is what was counted since the snapshot before. Of a process that ran before the telling began, what it had counted until it knew that
-// somebody looks is left out: it would be that of five seconds in one.
+// second returns the counts since the previous snapshot. A process that started before the watching began is left out until it sends its counts each
+// second. Otherwise its first difference would put five seconds of counts into one.
 func (t *tally) second(s *Snapshot) Second {
 	second := Second{At: s.Now.UTC().Truncate(Watched), Processes: len(s.Processes), Buckets: map[string]Counts{}}
 	if t.since.IsZero() {
@@ -231,7 +232,7 @@ func (t *tally) second(s *Snapshot) Second {
 			second.Telling++
 		}
 		if step := p.LastBeat.Sub(known.last); step > 0 && step < Watched+Watched/2 {
-			known.isTold = true // from the next beat on: this one may have begun before
+			known.isTold = true // from the next heartbeat on: this one may cover more than a second
 		}
 		for bucket, now := range p.counts {
 			if more := now.since(known.counts[bucket]); isTold && more != (Counts{}) {
@@ -258,8 +259,8 @@ func (t *tally) second(s *Snapshot) Second {
 	return second
 }
 
-// newBins are those of a bucket that were not told yet. The newest ones, of which some process may not have told, wait for the next second.
-// Where a second could not be read, the next one has its bins too.
+// newBins returns the bins of a bucket that were not sent yet. The newest bins wait for the next second, as some process may not have sent them yet.
+// If a second could not be read, the next one includes its bins.
 func (t *tally) newBins(bucket string, s *Snapshot) []BinCounts {
 	newest := s.Now.Truncate(Watched).UnixMicro()/Bin.Microseconds() - 1
 	from := newest - int64(Watched/Bin) + 1

@@ -179,7 +179,7 @@ func TestDeliverClassifies(t *testing.T) {
 	}
 }
 
-func TestDeliverRefusesWhatTheDoorWould(t *testing.T) {
+func TestDeliverRefusesWhatAdmissionWould(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, nil)
 	for name, change := range map[string]func(*shaper.Attempt){

@@ -151,7 +151,7 @@ func TestBytesOfDeadLettersAreMended(t *testing.T) {
 }
 
 // With as many dead letters as there may be no job is let in, however it is asked for; jobs that are in may die all the same.
-func TestDoorIsShutByDeadLetters(t *testing.T) {
+func TestAdmissionIsClosedByDeadLetters(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 10_000, capacity: 100})
 		r.boundDead(3, 0, 0, false)
@@ -214,7 +214,7 @@ func TestDoorIsShutByDeadLetters(t *testing.T) {
 }
 
 // With a retention it is known when there is room: when it has ended for as many as there are too many.
-func TestDoorSaysWhenRetentionEnds(t *testing.T) {
+func TestRefusalSaysWhenRetentionEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		const patrol = 15 * second
 		r.configure(settings{rateCount: 10_000, capacity: 100})
