@@ -76,7 +76,8 @@ local PURGED = 20 -- number of keys before the keys of a purge
 local PLACES = PURGED + flow.PLACES
 
 local now = server_time()
-local revision, rate_count, rate_per, burst, capacity, levels, most_dead, most_dead_bytes, timetable_text, quotas, batch_text, left_for, name =
+local revision, rate_count, rate_per, burst, capacity, levels, most_dead, most_dead_bytes, timetable_text, quotas, batch_text, left_for,
+  shown_name =
   unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'capacity', 'flows', 'dead_capacity', 'dead_max_bytes',
     'timetable', 'quotas', 'batch', 'left_for', 'name'), 1, 13)
 local parted = tonumber(levels or 0)
@@ -117,7 +118,7 @@ local function tell(name, value) answer.tell(reply, name, value) end
 tell('now', now)
 tell('configured', revision and 1)
 tell('moves_to', left_for)
-tell('name', name)
+tell('name', shown_name)
 tell('revision', tonumber(revision or 0))
 tell('levels', parted)
 if changeable[1] then

@@ -96,6 +96,7 @@ var Structures = map[string]string{
 	"shaper/internal/metrics series.made":      "reasons",
 	"shaper/internal/store FlowSet.numbers":    Call,
 	"shaper/internal/store bucketSet.byName":   Configured,
+	"shaper/internal/store bucketSet.renamed":  Configured,
 	"shaper/internal/store inForce.conf":       Call,
 	"shaper/internal/store inForce.pool":       Call,
 	"shaper/internal/store poolStarts.of":      Configured,

@@ -2396,7 +2396,7 @@ export interface components {
              * @description When it departed, by the clock of Redis.
              */
             at: string;
-            /** @description Of the delivery. Deliveries that were lost have numbers too. */
+            /** @description The number of the delivery. Lost deliveries have numbers too. */
             number: number;
             /** @description From the departure to the outcome. 0 if nothing was sent. */
             took_seconds: number;
@@ -2404,7 +2404,7 @@ export interface components {
             status?: number;
             /** @example http_500 */
             reason?: string;
-            /** @description What happened, with the addresses that the error of the job hides from the client that enqueued it. */
+            /** @description The error with its addresses, which the error of the job hides from the client that enqueued it. */
             detail?: string;
             /**
              * @description Held: the downstream named a time to wait for. done: of the last delivery of a job that is done and whose result is kept.
@@ -2418,7 +2418,7 @@ export interface components {
             next?: string;
         };
         BeforeRedrive: {
-            /** @description How many came before it died. They are counted in lost. */
+            /** @description Deliveries before it died. They are counted in lost. */
             deliveries: number;
             /** @description Why it was dead. */
             cause?: components["schemas"]["Cause"];
@@ -2447,7 +2447,7 @@ export interface components {
             /** @description How many flows share the entry. Absent of another scope. */
             flows?: number;
             jobs: number;
-            /** @description Of the oldest of them that was seen. Absent: not known. */
+            /** @description The age of the oldest of them that was seen. Absent: not known. */
             oldest_age_seconds?: number;
             /**
              * Format: date-time
@@ -2456,7 +2456,7 @@ export interface components {
             since?: string;
             /**
              * Format: date-time
-             * @description When it ends at the earliest. Absent: not known, or not before somebody acts.
+             * @description When it ends at the earliest. Absent: not known, or only when an operator acts.
              */
             until?: string;
             /**
@@ -2470,7 +2470,7 @@ export interface components {
              */
             action?: string;
             /**
-             * @description The command to give once that is repaired: it makes jobs due that wait for another attempt. Absent: they leave by themselves.
+             * @description The command to run after the repair: it makes jobs due that wait for another attempt. Absent: they depart by themselves.
              * @example job retry webhooks --flow=acme
              */
             then?: string;
@@ -2481,9 +2481,9 @@ export interface components {
             renamed_from?: string;
             /** @description Redis knows it, the configuration does not. */
             orphaned: boolean;
-            /** @description Of an orphaned bucket: its jobs leave, as a program with another configuration delivers them. Absent otherwise. */
+            /** @description Of an orphaned bucket: its jobs are sent, because a program with another configuration delivers them. Absent otherwise. */
             delivered_elsewhere?: boolean;
-            /** @description Whether its jobs are delivered, and what keeps those that wait. */
+            /** @description Whether its jobs are delivered, and what blocks those that wait. */
             verdict: components["schemas"]["Verdict"];
             revision: number;
             burst?: number;
@@ -2505,19 +2505,19 @@ export interface components {
             dead: number;
             /** @description Ids of settled jobs */
             remembered_ids: number;
-            /** @description Forgotten before their dedupe window ended. */
+            /** @description Ids that were forgotten before their dedupe window ended. */
             forgotten_ids: number;
             /** @description All jobs ever dropped by purges. */
             purged: number;
-            /** @description Jobs that a purge has moved aside and not removed yet. Absent if there are none. */
+            /** @description Jobs that a purge has moved out and not removed yet. Absent if there are none. */
             purging?: number;
-            /** @description Of dead letters: their ids, payloads, headers and last responses. */
+            /** @description The bytes of dead letters: their ids, payloads, headers and last responses. */
             dead_bytes: number;
-            /** @description From this many dead letters on, new jobs are refused (429 `dead-full`) or the oldest are dropped, as when_dead_full says. Jobs in the bucket may exceed it. */
+            /** @description From this many dead letters on, new jobs are refused (429 `dead-full`) or the oldest dead letters are dropped: see when_dead_full. Jobs in the bucket may exceed it. */
             dead_capacity?: number;
-            /** @description The same for their bytes. Only of a bucket with such a bound. */
+            /** @description The same for their bytes. Absent without such a bound. */
             dead_capacity_bytes?: number;
-            /** @description Above this many dead letters operators are told. Only of a bucket with such a number. */
+            /** @description Above this many dead letters operators are warned. Absent without such a number. */
             dead_warn?: number;
             /** @description Nothing has used it yet: its settings are those of the configuration. Absent otherwise. */
             unused?: boolean;
@@ -2530,18 +2530,18 @@ export interface components {
             batch?: components["schemas"]["BucketBatch"];
             /** @description All dead letters ever dropped because dead_retention had ended or there were too many. */
             dead_dropped: number;
-            /** @description Of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; 0 until they have. */
+            /** @description Age of the oldest job at the head of a list. In a bucket with flows dispatchers update it about every 30 seconds; 0 until then. */
             oldest_age_seconds: number;
             /** Format: date-time */
             last_slot?: string;
             /**
              * Format: date-time
-             * @description When the last job leaves that waits now, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
+             * @description When the last of the waiting jobs is sent, at the earliest: as `eta` of a receipt, without the bounds of single flows and groups. Absent: none waits, or the time is not known, as while flows are blocked: `empty_unknown` of the verdict says why.
              */
             empty?: string;
             /** @description The results of ended jobs: the log of deliveries. Absent of a bucket that keeps none. */
             results?: components["schemas"]["KeptResults"];
-            /** @description Callbacks that wait for the bucket that delivers them. They count against the capacity, beside unfinished jobs. Absent if there are none. */
+            /** @description Callbacks that wait for the bucket that delivers them. They count against the capacity, in addition to unfinished jobs. Absent if there are none. */
             callbacks?: components["schemas"]["Callbacks"];
             /** @description Only of a bucket with flows. The bucket's `waiting` then counts all waiting jobs, and `later` is 0. */
             flows?: components["schemas"]["PartCounts"];
@@ -2555,47 +2555,47 @@ export interface components {
             pause?: components["schemas"]["Pause"];
             /** @description Settings that an operator changed, if they differ from the configuration. */
             overrides: components["schemas"]["Override"][];
-            /** @description What the answers to it have changed; none if nothing */
+            /** @description The effect of its responses; none without one */
             downstream?: components["schemas"]["Downstream"];
-            /** @description Whether the bucket leaks now. Absent of a bucket that leaks at all times at its rate. */
+            /** @description Whether the bucket dispatches now. Absent for a bucket that always dispatches at its rate. */
             hours?: components["schemas"]["Hours"];
-            /** @description The last drain that an operator has asked for. Absent if there was none. */
+            /** @description The last drain that an operator started. Absent if there was none. */
             drain?: components["schemas"]["Drain"];
-            /** @description What people should know. */
+            /** @description What needs attention. */
             notes: string[];
             /** @description Settings that differ from the configuration of this process or of another running one, also of the bucket's pool. */
             differences: components["schemas"]["Difference"][];
-            /** @description The process that wrote the settings in force. Absent if none has, or a program of an older version. */
+            /** @description The process that wrote the effective settings. Absent if none has, or an older version wrote them. */
             written?: components["schemas"]["Written"];
-            /** @description The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none, and where several buckets are listed. */
+            /** @description The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none, and in a list of several buckets. */
             setting_changes?: components["schemas"]["SettingsChange"][];
-            /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
+            /** @description Only in the response to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
-            /** @description Only in the answer to a change of settings. */
+            /** @description Only in the response to a change of settings. */
             changes?: components["schemas"]["Change"][];
-            /** @description Only in the answer to a release with all_flows=true: how many flows had something to release. */
+            /** @description Only in the response to a release with all_flows=true: how many flows had something to release. */
             flows_released?: number;
-            /** @description True if the time of that release was up before it had looked at all flows. Absent otherwise. */
+            /** @description True if the time of that release ran out before it had read all flows. Absent otherwise. */
             more?: boolean;
         };
         BucketBatch: {
             max_size: number;
             max_bytes: number;
             max_wait_seconds: number;
-            /** @description What max_in_flight bounds: in_flight counts the jobs in them. */
+            /** @description The requests that max_in_flight bounds: in_flight counts the jobs in them. */
             requests_in_flight: number;
         };
         BucketList: {
             buckets: components["schemas"]["Bucket"][];
-            /** @description The cursor of the next page. Absent behind the last one, and without a limit. */
+            /** @description The cursor of the next page. Absent on the last one, and without a limit. */
             next?: string;
-            /** @description Of all buckets that q leaves. Only with a limit. */
+            /** @description Of all buckets that q matches. Only with a limit. */
             totals?: components["schemas"]["BucketTotals"];
         };
         BucketNotes: {
             bucket: string;
             notes: string[];
-            /** @description For each of them the command that helps, without the name of the program; "" where there is none. Only where it was asked for. */
+            /** @description For each of them the command that helps, without the name of the program; "" where there is none. Only on request. */
             help?: string[];
         };
         /** @description Settings with the keys of the configuration, and its bounds. */
@@ -2627,7 +2627,7 @@ export interface components {
             name: string;
             rate?: string;
             burst?: number;
-            /** @description Only of a pool with quotas: what is left of each. */
+            /** @description Only of a pool with quotas: what remains of each. */
             quota_use?: components["schemas"]["QuotaUse"][];
             /** @description Only of a pool with budgets: what is charged to each. */
             budget_use?: components["schemas"]["Budget"][];
@@ -2642,7 +2642,7 @@ export interface components {
             last_slot?: string;
             /** @description The bucket's share of the pool, relative to the other buckets that have work. */
             weight?: number;
-            /** @description What the answers to its buckets have changed; none if nothing */
+            /** @description The effect of responses to its buckets; none without one */
             downstream?: components["schemas"]["Downstream"];
         };
         BucketTotals: {
@@ -2651,18 +2651,18 @@ export interface components {
             unfinished: number;
             in_flight: number;
             dead: number;
-            /** @description Buckets that people should look at. */
+            /** @description Buckets that need attention. */
             noted: number;
         };
         BucketWhy: {
             bucket: string;
             /**
-             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, else the code of the cause that keeps most jobs.
+             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, otherwise the code of the cause that blocks most jobs.
              * @enum {string}
              */
             code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
             /**
-             * @description The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+             * @description The same in a few words, for people: a pause, or closed with the time of opening, takes precedence over an empty bucket.
              * @example closed, opens 22:00
              */
             state: string;
@@ -2673,20 +2673,20 @@ export interface components {
             sentence: string;
             /**
              * Format: date-time
-             * @description When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+             * @description When the most frequent blocker may end, by the clock of Redis. Absent: not known, or only when an operator acts.
              */
             until?: string;
-            /** @description People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is kept. */
+            /** @description The bucket needs attention: jobs are due and not delivered at its rate, and the cause is neither its timetable nor a rate that is kept. */
             problem: boolean;
             /** @description Deliveries a second that succeeded in the last 30 seconds. */
             succeeded_per_second: number;
             /** @description Jobs that wait, also for a later time. */
             waits: number;
-            /** @description Of these, the jobs whose time has come. */
+            /** @description Of these, the jobs that are due. */
             due: number;
-            /** @description Of the oldest job that was seen. Absent: not known. */
+            /** @description The age of the oldest job that was seen. Absent: not known. */
             oldest_age_seconds?: number;
-            /** @description What keeps the jobs that wait, the most jobs first. The sum of their jobs is `waits`. */
+            /** @description What blocks the waiting jobs, the most jobs first. The sum of their jobs is `waits`. */
             blocked: components["schemas"]["Blocked"][];
             /** @description Only where flows were left out: `blocked` is an estimate from a sample. */
             sample?: components["schemas"]["Sample"];
@@ -2700,7 +2700,7 @@ export interface components {
              */
             reason?: string;
             /**
-             * @description Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+             * @description Why it is not known when the last of the waiting jobs is sent. Absent if `empty` of the bucket is known, and if nothing waits.
              * @example 4 flows are blocked
              */
             empty_unknown?: string;
@@ -2711,20 +2711,20 @@ export interface components {
              * @description When the bucket is full at that pace.
              */
             full?: string;
-            /** @description Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will. */
+            /** @description Jobs that will remain at the `finish` of the delivery window at the current pace. Absent if none will. */
             left_at_finish?: number;
         };
         Budget: {
             /** @example 90000 tokens/m */
             budget: string;
-            /** @description In its window until now: what jobs that are not settled reserve, and what the others used. */
+            /** @description In its window until now: the reservations of jobs that are not settled, and the usage of the others. */
             charged: number;
             /** @description Of that, reserved by jobs that are not settled. */
             open: number;
             free: number;
             /**
              * Format: date-time
-             * @description When the next job leaves, if it reserves as much as the last ones did. Absent where that is now.
+             * @description When the next job is sent, if it reserves as much as the last ones did. Absent if that is now.
              */
             held_until?: string;
         };
@@ -2759,7 +2759,7 @@ export interface components {
             finished_at?: string;
         };
         Callbacks: {
-            /** @description They count against the capacity, beside unfinished jobs */
+            /** @description They count against the capacity, in addition to unfinished jobs */
             waiting: number;
             oldest_age_seconds: number;
         };
@@ -2792,27 +2792,27 @@ export interface components {
             count: number;
         };
         DeadChange: {
-            /** @description That the filter means, of those that were looked at. */
+            /** @description Dead letters that the filter matched, of those that were read. */
             matched: number;
             looked_at: number;
             /** @description Back in the queue. */
             moved?: number;
             dropped?: number;
-            /** @description Left dead for now, as the bucket is full: next leads to them. */
+            /** @description Still dead, because the bucket is full: next continues with them. */
             full?: number;
-            /** @description Left dead for now, as their flow is full, or would be one too many: the next round has them. */
+            /** @description Still dead, because their flow is full or would be one too many: the next round includes them. */
             flow_full?: number;
             /** @description The same of their group. */
             group_full?: number;
-            /** @description Left dead, as their flow is disabled. */
+            /** @description Still dead, because their flow is disabled. */
             flow_disabled?: number;
-            /** @description Of ids to redrive: those of no dead letter. */
+            /** @description Ids to redrive that are no dead letter. */
             unknown?: number;
-            /** @description Of ids to drop: those of no dead letter. */
+            /** @description Ids to drop that are no dead letter. */
             not_dead?: components["schemas"]["NotDead"][];
-            /** @description The cursor to go on with. Absent where nothing is left to do. */
+            /** @description The cursor to continue with. Absent when all is done. */
             next?: string;
-            /** @description No more can be moved for now: go on with next when jobs have left. */
+            /** @description No more can be moved for now: continue with next after jobs were sent. */
             waiting?: boolean;
         };
         DeadFilter: {
@@ -2836,7 +2836,7 @@ export interface components {
              * @description Died before
              */
             until?: string;
-            /** @description In the id, or in the detail or the body of the last response; capitals and small letters are the same */
+            /** @description In the id, or in the detail or the body of the last response; case does not matter */
             q?: string;
         };
         DeadPage: {
@@ -2862,7 +2862,7 @@ export interface components {
             newest: string;
         };
         DeadReasons: {
-            /** @description Those of most letters first. */
+            /** @description The most frequent first. */
             reasons: components["schemas"]["DeadReason"][];
             looked_at: number;
             /** @description The cursor to go on with; none at the end */
@@ -2872,11 +2872,11 @@ export interface components {
             /** @description Not of a pool that is shown on its own. */
             bucket?: string;
             setting: string;
-            /** @description In the configuration of this process. Of what left it: where it was. */
+            /** @description In the configuration of this process. For a bucket or a pool that was removed from it: the last configured value. */
             configured: string;
             in_force: string;
             why: string;
-            /** @description Whose configuration says so, every 10 seconds as long as it runs. Absent: the one of this process. */
+            /** @description The process with that configuration, which reports it every 10 seconds as long as it runs. Absent: this process. */
             process?: string;
             by?: string;
             /** Format: date-time */
@@ -2885,7 +2885,7 @@ export interface components {
         Disabled: {
             /** Format: date-time */
             since: string;
-            /** @description Of the answer that disabled it, one word. */
+            /** @description Of the response that disabled it, one word. */
             reason?: string;
         };
         Downstream: {
@@ -2896,7 +2896,7 @@ export interface components {
             held_until?: string;
             /** @description The adaptive rate. Absent if it is not slowed. */
             rate_per_second?: number;
-            /** @description The adaptive rate as a part of the rate in force, 0 to 1. 1 if it is not slowed. */
+            /** @description The adaptive rate as a part of the effective rate, 0 to 1. 1 if it is not slowed. */
             factor: number;
             /** @enum {string} */
             breaker: "closed" | "open" | "half-open";
@@ -2908,13 +2908,13 @@ export interface components {
              */
             open_since?: string;
             /**
-             * @description Reason of the last answer that changed something.
+             * @description Reason of the last response that changed something.
              * @example http_429
              */
             reason?: string;
             /**
              * Format: date-time
-             * @description When that answer came.
+             * @description When that response arrived.
              */
             heard?: string;
             /** @description The same for people. Absent if there are but failures in a row. */
@@ -2952,13 +2952,13 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            /** @description The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            /** @description The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas. */
             quotas?: components["schemas"]["QuotaUse"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
+            /** @description Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent otherwise. */
             unknown?: boolean;
-            /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
+            /** @description Only in the response to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
@@ -2966,9 +2966,9 @@ export interface components {
             keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
-            /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
+            /** @description Its own settings. For absent ones the bucket's settings for all flows apply. */
             settings: components["schemas"]["FlowSettings"];
-            /** @description What the answers to it have changed; none if nothing */
+            /** @description The effect of its responses; none without one */
             downstream?: components["schemas"]["Downstream"];
             /** @description Only with redrive=true. */
             redriven?: components["schemas"]["FlowRedriven"];
@@ -2979,9 +2979,9 @@ export interface components {
              * @description By the clock of Redis.
              */
             now: string;
-            /** @description Those that told in the last 15 seconds that they live. */
+            /** @description The processes that sent a heartbeat in the last 15 seconds. */
             processes: components["schemas"]["Process"][];
-            /** @description By name, those of the caller's key of which a process tells. Only where it was asked for. */
+            /** @description The buckets of the caller's key for which a process reports departures, by name. Only with `buckets`. */
             buckets?: {
                 [key: string]: components["schemas"]["Traffic"];
             };
@@ -3002,13 +3002,13 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            /** @description The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            /** @description The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas. */
             quotas?: components["schemas"]["QuotaUse"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
+            /** @description Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent otherwise. */
             unknown?: boolean;
-            /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
+            /** @description Only in the response to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
             /** @description Only of a disabled flow: it sends nothing and takes no jobs until it is enabled. */
             disabled?: components["schemas"]["Disabled"];
@@ -3016,21 +3016,21 @@ export interface components {
             keeps_jobs?: boolean;
             /** @description Only in a bucket with `flow.must_exist`, of a flow without settings of its own: its jobs are refused (404 unknown-flow), and those that wait stay until it has a setting. */
             missing?: boolean;
-            /** @description What it has of its own. Absent settings are those of all flows of its bucket. */
+            /** @description Its own settings. For absent ones the bucket's settings for all flows apply. */
             settings: components["schemas"]["FlowSettings"];
-            /** @description What the answers to it have changed; none if nothing */
+            /** @description The effect of its responses; none without one */
             downstream?: components["schemas"]["Downstream"];
         };
         FlowList: {
             flows: components["schemas"]["Flow"][];
-            /** @description How many flows it has looked at. Only with look. */
+            /** @description How many flows the page has read. Only with look. */
             looked_at?: number;
             /** @description The cursor to go on with. Absent at the end. */
             next?: string;
         };
         FlowRedriven: {
             moved: number;
-            /** @description Left dead, as the bucket, the group or the flow is full. What lies behind them was not tried. */
+            /** @description Still dead, because the bucket, the group or the flow is full. Later dead letters were not tried. */
             full: number;
         };
         FlowSettings: {
@@ -3056,12 +3056,12 @@ export interface components {
             headers?: string[];
             /** @description The number of its secrets. */
             secrets_count?: number;
-            /** @description Of each secret the first 12 hex digits of its SHA-256. The newest secret comes first. */
+            /** @description The first 12 hex digits of the SHA-256 of each secret. The newest secret comes first. */
             secret_fingerprints?: string[];
         };
         FlowsPut: {
             bucket: string;
-            /** @description Flows whose settings are written: those of the first lines. */
+            /** @description Flows whose settings are written: the flows of the first lines. */
             flows: number;
             /** @description `true` if the others were not written, because it took longer than a request may. Send the others, or all again. */
             more?: boolean;
@@ -3084,15 +3084,15 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description The budgets that hold for it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            /** @description The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description The quotas that hold for it alone, with what is left of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            /** @description The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas. */
             quotas?: components["schemas"]["QuotaUse"][];
-            /** @description Nothing is known of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent of the others. */
+            /** @description Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent otherwise. */
             unknown?: boolean;
-            /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
+            /** @description Only in the response to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
-            /** @description What it has of its own. Absent settings are those of all groups of its bucket. */
+            /** @description Its own settings. For absent ones the bucket's settings for all groups apply. */
             settings: components["schemas"]["GroupSettings"];
         };
         GroupList: {
@@ -3125,7 +3125,7 @@ export interface components {
         };
         Hours: {
             open: boolean;
-            /** @description That holds now or, of a closed bucket, when it opens. */
+            /** @description The rate now or, of a closed bucket, when it opens. */
             rate: string;
             /**
              * Format: date-time
@@ -3143,16 +3143,16 @@ export interface components {
              */
             empty?: string;
             /**
-             * @description Why jobs will be left at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs, which `blocked` names. Absent: none will.
+             * @description Why jobs will remain at the finish, as `left_at_finish` of the verdict says: the needed rate is above the allowed rate, or something keeps jobs, which `blocked` names. Absent: none will.
              * @enum {string}
              */
             late?: "rate" | "behind";
             /**
              * Format: date-time
-             * @description By which jobs are to have left, of a closed bucket in its next window.
+             * @description When jobs are to be sent, of a closed bucket in its next window.
              */
             finish?: string;
-            /** @description Jobs that are to leave by then. */
+            /** @description Jobs that are to be sent by then. */
             finish_jobs?: number;
         };
         JobPage: {
@@ -3219,7 +3219,7 @@ export interface components {
             eta?: string;
             /**
              * Format: date-time
-             * @description Of a delayed job or a retry: it does not leave before.
+             * @description For a delayed job or a retry: the earliest time of its departure.
              */
             due?: string;
             /**
@@ -3233,7 +3233,7 @@ export interface components {
             enqueued_at?: string;
             /**
              * Format: date-time
-             * @description Of a job that is done, where the bucket keeps its result: when its last attempt departed.
+             * @description For a job that is done, if the bucket keeps its result: when its last attempt departed.
              */
             departed_at?: string;
             /** @description The same: from then until it had ended. */
@@ -3241,7 +3241,7 @@ export interface components {
             /** @description Of a job that a hook, a schedule or a callback made: its origin, and /*** for the rest. */
             url?: string;
             method?: string;
-            /** @description Credentials, as far as the names tell, are ***. Only for the role read. */
+            /** @description Credentials, recognised by name, are ***. Only for the role read. */
             headers?: {
                 [key: string]: string[];
             };
@@ -3249,9 +3249,9 @@ export interface components {
             payload?: unknown;
             /** @description A payload that is not JSON */
             payload_base64?: string;
-            /** @description Only of a job that was dead and was put back, as far as that is known: what was before. With a cause, last_response is of that time. */
+            /** @description Only for a redriven job, as far as known: its state before. With a cause, last_response is of that time. */
             before_redrive?: components["schemas"]["BeforeRedrive"];
-            /** @description How the last attempts ended, the oldest first. Only for the role read, and in the list of jobs only of jobs that are done, where each delivery is. */
+            /** @description The outcomes of the last attempts, the oldest first. Only for the role read, and in a list of jobs only for done jobs, with each delivery. */
             last_attempts?: components["schemas"]["AttemptView"][];
         };
         KeptResults: {
@@ -3262,7 +3262,7 @@ export interface components {
              * @description When the oldest one was kept. Absent if there is none.
              */
             oldest?: string;
-            /** @description The bounds of both: results_max and results_bytes. The flow that has the most results, or bytes, drops its oldest ones. */
+            /** @description The bounds of both: results_max and results_bytes. The flow with the most results, or bytes, drops its oldest ones. */
             max: number;
             max_bytes: number;
             /** @description All results ever dropped by the bounds, before their retention had ended. */
@@ -3289,14 +3289,14 @@ export interface components {
         };
         LimitRefusals: {
             limit: string;
-            /** @description A caller is that of an API key (key:NAME), an address (addr:ADDRESS), or the key that the limit counts by. */
+            /** @description A caller is an API key (key:NAME), an address (addr:ADDRESS), or the key that the limit counts by. */
             callers: components["schemas"]["Refusals"][];
             /** @description How often others were refused. */
             others: number;
         };
         LimitView: {
             name: string;
-            /** @description In the configuration of this process. Not in the answer to a change. */
+            /** @description In the configuration of this process. Not in the response to a change. */
             configured?: components["schemas"]["Limit"];
             in_force: components["schemas"]["Limit"];
             /** @description The override by an operator. Absent without one. */
@@ -3318,13 +3318,13 @@ export interface components {
             /** Format: date-time */
             until: string;
             open: boolean;
-            /** @description That of the calendar, or the bucket's own. Absent while it is closed. */
+            /** @description The rate of the calendar, or the bucket's own. Absent while it is closed. */
             rate?: string;
             /** @description It closes earlier, once the bucket is empty. Absent otherwise. */
             until_empty?: boolean;
             /**
              * Format: date-time
-             * @description By which all jobs are to have left. Absent if the window names none.
+             * @description When all jobs are to be sent. Absent if the window names no finish.
              */
             finish?: string;
         };
@@ -3342,7 +3342,7 @@ export interface components {
             at?: string;
         };
         PartCounts: {
-            /** @description Flows that have jobs, or had some lately. A list of flows also has those with settings alone. */
+            /** @description Flows that have jobs, or had some lately. A list of flows also has those with only settings. */
             known: number;
             /** @description Flows that have something to send, now or later. Absent in a bucket with groups, which does not count them. */
             waiting?: number;
@@ -3378,7 +3378,7 @@ export interface components {
         };
         Pool: {
             name: string;
-            /** @description Redis knows a bucket in it, and the configuration has no such pool. */
+            /** @description A bucket in Redis names it, and the configuration has no such pool. */
             orphaned: boolean;
             /** @description Nothing has used it yet: its settings are those of the configuration. Absent otherwise. */
             unused?: boolean;
@@ -3387,7 +3387,7 @@ export interface components {
             burst?: number;
             /** @description Only of a pool with quotas. */
             quotas?: string[];
-            /** @description The same, with what is left of each. */
+            /** @description The same, with what remains of each. */
             quota_use?: components["schemas"]["QuotaUse"][];
             /** @description Only of a pool with budgets: what is charged to each. */
             budget_use?: components["schemas"]["Budget"][];
@@ -3404,15 +3404,15 @@ export interface components {
             buckets: components["schemas"]["PoolBucket"][];
             /** @description Settings that an operator changed, if they differ from the configuration. */
             overrides: components["schemas"]["Override"][];
-            /** @description What the answers to its buckets have changed; none if nothing */
+            /** @description The effect of responses to its buckets; none without one */
             downstream?: components["schemas"]["Downstream"];
-            /** @description What people should know. */
+            /** @description What needs attention. */
             notes: string[];
-            /** @description What is not as the configuration of this process says. */
+            /** @description The differences from the configuration of this process. */
             differences: components["schemas"]["Difference"][];
-            /** @description Only in the answer to a change: there was something to resume, release, enable or delete. */
+            /** @description Only in the response to a change: there was something to resume, release, enable or delete. */
             changed?: boolean;
-            /** @description Only in the answer to a change of settings. */
+            /** @description Only in the response to a change of settings. */
             changes?: components["schemas"]["Change"][];
         };
         PoolBucket: {
@@ -3484,9 +3484,9 @@ export interface components {
             flow?: string;
             /** @description Jobs that were dropped. */
             purged: number;
-            /** @description Entries that were moved aside and are not removed yet. */
+            /** @description Entries that were moved out and are not removed yet. */
             left: number;
-            /** @description Only with dry_run: how many jobs a purge would drop now. Of a flow, a group and a bucket with flows, delayed jobs and retries are among them, also with keep_later. */
+            /** @description Only with dry_run: how many jobs a purge would drop now. For a flow, a group and a bucket with flows, delayed jobs and retries are included, also with keep_later. */
             matched?: number;
         };
         QuotaUse: {
@@ -3494,11 +3494,11 @@ export interface components {
             quota: string;
             /** @description Departures in its window until now. */
             used: number;
-            /** @description How many may leave now. */
+            /** @description How many jobs may depart now. */
             left: number;
             /**
              * Format: date-time
-             * @description Nothing leaves before. Absent where it lets a job leave now.
+             * @description Nothing is sent before. Absent if it lets a job depart now.
              */
             held_until?: string;
         };
@@ -3557,9 +3557,9 @@ export interface components {
             dead: number;
             /** @description Kept results. */
             results: number;
-            /** @description What the flow had of its own: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last answer. */
+            /** @description The own state of the flow: `settings`, `pause`, `disabled`, `hold` (also an open circuit breaker and an adaptive rate). In the last response. */
             own: string[];
-            /** @description Jobs in flight, which are left: they end as they would have. In the last answer. */
+            /** @description Jobs in flight, which are kept and end as usual. In the last response. */
             in_flight: number;
             /** @description The cursor to go on with. Absent at the end. */
             next?: string;
@@ -3573,7 +3573,7 @@ export interface components {
             bucket: string;
             /** @description Jobs that are due now. */
             jobs: number;
-            /** @description True if the time was up before all jobs were looked at: send the request again. Absent otherwise. */
+            /** @description True if the time ran out before all jobs were read: send the request again. Absent otherwise. */
             more?: boolean;
         };
         Sample: {
@@ -3600,19 +3600,19 @@ export interface components {
             orphaned?: boolean;
             /** @description Only of one that was made through the API: the author of its last change. */
             made?: components["schemas"]["MadeBy"];
-            /** @description The configuration has a schedule of this name for the bucket too, which comes when this one is removed. Absent otherwise. */
+            /** @description The configuration has a schedule of this name for the bucket too, which applies when this one is removed. Absent otherwise. */
             configured_too?: boolean;
             /** @description The next five fires, in its time zone; none while it is paused or orphaned, or before a dispatcher has seen it. */
             next: string[];
             /** @description Only of a paused schedule. */
             paused?: components["schemas"]["Pause"];
-            /** @description What the cron line or the time zone may mean otherwise than was meant: "either day fires", or a zone without summer time. */
+            /** @description Unexpected meanings of the cron line or the time zone: "either day fires", or a zone without summer time. */
             warnings?: string[];
-            /** @description Why the job of the fire that is due has not got in, such as bucket-full; absent if none waits. */
+            /** @description Why the job of the due fire was not admitted, such as bucket-full; absent if none waits. */
             blocked?: string;
             /**
              * Format: date-time
-             * @description When an operator asked for a fire that has not been yet.
+             * @description When an operator requested a fire that has not happened yet.
              */
             requested?: string;
             /**
@@ -3625,11 +3625,11 @@ export interface components {
             fired: number;
             /** @description Fires that were given up. */
             missed: number;
-            /** @description Fires that were skipped because the job of the one before was unfinished. */
+            /** @description Fires that were skipped because the previous job was unfinished. */
             skipped: number;
-            /** @description Only in the answer to a change: it was not so before. */
+            /** @description Only in the response to a change: whether it changed anything. */
             changed?: boolean;
-            /** @description Only in the answer to fire: the id that the job has, or will have. */
+            /** @description Only in the response to fire: the id that the job has, or will have. */
             job?: string;
         };
         ScheduleFire: {
@@ -3656,13 +3656,13 @@ export interface components {
             outcome: "fired" | "missed" | "skipped";
             /** @description The dispatcher that decided it. */
             by?: string;
-            /** @description The operator that asked for it. */
+            /** @description The operator that requested it. */
             asked_by?: string;
-            /** @description The id of its job; of a skipped fire that of the unfinished one. */
+            /** @description The id of its job; for a skipped fire the id of the unfinished job. */
             job?: string;
-            /** @description Of a fire that fired: the state of its job now. `unknown`: the job has ended, and how is no longer known, as the bucket has forgotten its id after its dedupe_window. */
+            /** @description For a fire that fired: the current state of its job. `unknown`: the job has ended, and its outcome is no longer known, because the bucket has forgotten its id after its dedupe_window. */
             job_state?: string;
-            /** @description How many jobs the fire made: 1 of a fire that fired, else 0. */
+            /** @description How many jobs the fire enqueued: 1 for a fire that fired, otherwise 0. */
             jobs: number;
             count: number;
             /** @description Late, overlap, or why the job did not get in. */
@@ -3722,16 +3722,16 @@ export interface components {
             changes: components["schemas"]["Change"][];
         };
         Status: {
-            /** @description Buckets that the caller's key is for, also those that left the configuration. */
+            /** @description Buckets that the caller's key is for, also those removed from the configuration. */
             buckets: number;
             /** @description Their unfinished jobs: those that wait, also for their time, and those in flight. */
             unfinished: number;
             in_flight: number;
             /** @description Their dead letters. */
             dead: number;
-            /** @description What is wrong with Redis, such as that it is out of memory. Absent if nothing is. */
+            /** @description What is wrong with Redis, such as that it is out of memory. Absent if it works. */
             redis?: string;
-            /** @description Those of the buckets that people should look at. */
+            /** @description Buckets that need attention. */
             notes: components["schemas"]["BucketNotes"][];
         };
         Timetable: {
@@ -3740,14 +3740,14 @@ export interface components {
             from: string;
             /**
              * Format: date-time
-             * @description How far it reaches: less far than asked if there would be more than 1000 stretches or fires.
+             * @description The end of the timetable: earlier than requested if there would be more than 1000 stretches or fires.
              */
             until: string;
             stretches: components["schemas"]["OpenStretch"][];
             fires: components["schemas"]["ScheduleFire"][];
         };
         Traffic: {
-            /** @description Departures a second, in the last ten seconds that all processes have told of. */
+            /** @description Departures a second, in the last ten seconds that all processes have reported. */
             rate: number;
             /** @description Departures in each five seconds of the last minute, the oldest first. */
             minute: number[];
@@ -3766,13 +3766,13 @@ export interface components {
              * @description The last day, included.
              */
             to: string;
-            /** @description By what the rows are told apart. */
+            /** @description The dimensions of the rows. */
             by: ("day" | "model" | "flow" | "group" | "caller")[];
             /** @description Those with the most tokens first. */
             rows: components["schemas"]["UsageRow"][];
-            /** @description The sum of all that was asked for, also of rows that are left out. */
+            /** @description The sum of all that was requested, also of rows that are left out. */
             total: components["schemas"]["UsageSum"];
-            /** @description There are more than 1,000 rows: ask for fewer days, or filter. */
+            /** @description There are more than 1,000 rows: request fewer days, or filter. */
             more?: boolean;
         };
         UsageRow: {
@@ -3785,12 +3785,12 @@ export interface components {
             group?: string;
             /** @description Absent in a bucket without flows. */
             flow?: string;
-            /** @description The `caller` or the name of the API key. Absent of jobs without a caller, as those of a program with the library. Of a key that this server does not have, the seven letters by which Redis knows the caller. */
+            /** @description The `caller` or the name of the API key. Absent for jobs without a caller, such as those of a program with the library. For a key that this server does not have, the seven letters by which Redis identifies the caller. */
             caller?: string;
             model?: string;
-            /** @description The model that the calls asked, where a fallback answered with `model` in its place (`fallback_models`). Else absent. */
+            /** @description The model that the calls named, if a fallback used `model` in its place (`fallback_models`). Absent otherwise. */
             asked?: string;
-            /** @description The row has calls above the bound of a day, whose caller and flow are not told apart, nor their model if it is absent. */
+            /** @description The row has calls above the bound of a day. They have no caller and flow of their own, and no model if it is absent. */
             other?: boolean;
             calls: number;
             /** @description Tokens */
@@ -3811,12 +3811,12 @@ export interface components {
         };
         Verdict: {
             /**
-             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, else the code of the cause that keeps most jobs.
+             * @description `sends` only if the deliveries that succeeded in the last 30 seconds are at least 90 % of the rate, `empty` if nothing waits, otherwise the code of the cause that blocks most jobs.
              * @enum {string}
              */
             code: "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later" | "empty" | "sends" | "empty" | "sends" | "paused" | "no-dispatcher" | "disabled" | "missing" | "closed" | "breaker" | "held" | "quota" | "budget" | "in-flight" | "adaptive-rate" | "host-fault" | "failing" | "late" | "rate" | "starting" | "slow" | "later";
             /**
-             * @description The same in a few words, for people: that the bucket is paused, or closed and when it opens, comes before that nothing waits.
+             * @description The same in a few words, for people: a pause, or closed with the time of opening, takes precedence over an empty bucket.
              * @example closed, opens 22:00
              */
             state: string;
@@ -3827,20 +3827,20 @@ export interface components {
             sentence: string;
             /**
              * Format: date-time
-             * @description When what keeps most jobs may end, by the clock of Redis. Absent: not known, or not before somebody acts.
+             * @description When the most frequent blocker may end, by the clock of Redis. Absent: not known, or only when an operator acts.
              */
             until?: string;
-            /** @description People should look at the bucket: jobs are due and not delivered as its rate says, and the cause is neither its timetable nor a rate that is kept. */
+            /** @description The bucket needs attention: jobs are due and not delivered at its rate, and the cause is neither its timetable nor a rate that is kept. */
             problem: boolean;
             /** @description Deliveries a second that succeeded in the last 30 seconds. */
             succeeded_per_second: number;
             /** @description Jobs that wait, also for a later time. */
             waits: number;
-            /** @description Of these, the jobs whose time has come. */
+            /** @description Of these, the jobs that are due. */
             due: number;
-            /** @description Of the oldest job that was seen. Absent: not known. */
+            /** @description The age of the oldest job that was seen. Absent: not known. */
             oldest_age_seconds?: number;
-            /** @description What keeps the jobs that wait, the most jobs first. The sum of their jobs is `waits`. */
+            /** @description What blocks the waiting jobs, the most jobs first. The sum of their jobs is `waits`. */
             blocked: components["schemas"]["Blocked"][];
             /** @description Only where flows were left out: `blocked` is an estimate from a sample. */
             sample?: components["schemas"]["Sample"];
@@ -3854,7 +3854,7 @@ export interface components {
              */
             reason?: string;
             /**
-             * @description Why it is not known when the last of the waiting jobs leaves. Absent where `empty` of the bucket is known, and where nothing waits.
+             * @description Why it is not known when the last of the waiting jobs is sent. Absent if `empty` of the bucket is known, and if nothing waits.
              * @example 4 flows are blocked
              */
             empty_unknown?: string;
@@ -3865,7 +3865,7 @@ export interface components {
              * @description When the bucket is full at that pace.
              */
             full?: string;
-            /** @description Jobs that will be left at the `finish` of the delivery window as it goes now. Absent if none will. */
+            /** @description Jobs that will remain at the `finish` of the delivery window at the current pace. Absent if none will. */
             left_at_finish?: number;
         };
         Written: {
@@ -3992,11 +3992,11 @@ export interface operations {
                 since?: string;
                 /** @description Enqueued before. With the state `done`: the same delivery was sent before. */
                 until?: string;
-                /** @description Tell the payloads, too. */
+                /** @description Include the payloads. */
                 payload?: boolean;
                 /** @description How many at most. */
                 limit?: number;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
             };
             header?: {
@@ -4829,9 +4829,9 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description How many jobs the bundle has. It has finished when so many of its jobs have ended. Absent: it is said later. */
+                    /** @description The number of jobs of the bundle. It has finished when this many of its jobs have ended. Absent: a later request sets it. */
                     size?: number;
-                    /** @description Where the end is told, as a job of the bucket that `[buckets.callbacks]` names; its origin has to be allowed there. Absent: the url of that table, and without one the end is only there to look at. */
+                    /** @description Where the callback goes, as a job of the bucket that `[buckets.callbacks]` names; its origin has to be allowed there. Absent: the url of that table. Without one, no callback is sent. */
                     callback_url?: string;
                 };
             };
@@ -5054,7 +5054,7 @@ export interface operations {
     showFleet: {
         parameters: {
             query?: {
-                /** @description `true` tells of each bucket, too, what left it in the last minute. */
+                /** @description `true` adds the departures of each bucket in the last minute. */
                 buckets?: boolean;
             };
             header?: {
@@ -5093,7 +5093,7 @@ export interface operations {
                 logins?: boolean;
                 /** @description How many at most. */
                 limit?: number;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
             };
             header?: {
@@ -5190,7 +5190,7 @@ export interface operations {
     stream: {
         parameters: {
             query?: {
-                /** @description Of this bucket, tell bins of 100 ms, too. */
+                /** @description Adds the bins of 100 ms of this bucket. */
                 bucket?: string;
             };
             header?: {
@@ -5240,11 +5240,11 @@ export interface operations {
             query?: {
                 /** @description Part of their names. */
                 q?: string;
-                /** @description By name, or those with the most first; with `notes` those that people should look at first. Absent: as the configuration has them. */
+                /** @description By name, or those with the most first; with `notes` those that need attention first. Absent: as the configuration has them. */
                 sort?: "name" | "waiting" | "in_flight" | "dead" | "oldest" | "notes";
                 /** @description How many at most. Absent: all. */
                 limit?: number;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
             };
             header?: {
@@ -5591,11 +5591,11 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description Slower than the rate in force. A faster one changes nothing.
+                     * @description Slower than the effective rate. A faster one changes nothing.
                      * @example 20/s
                      */
                     rate?: string;
-                    /** @description Departures after which it ends: retries count, and what was given back unsent. */
+                    /** @description Departures after which it ends: retries count, and jobs returned unsent. */
                     max?: number;
                     until_empty?: boolean;
                 };
@@ -5665,7 +5665,7 @@ export interface operations {
     releaseBucket: {
         parameters: {
             query?: {
-                /** @description `true` releases every flow of the bucket too, within 20 seconds. If `more` is true in the answer, send the request again for the flows that are left. Disabled flows stay disabled. A bucket without flows is answered 409 `no-flows`. */
+                /** @description `true` also releases every flow of the bucket, within 20 seconds. If `more` is true in the response, send the request again for the remaining flows. Disabled flows stay disabled. For a bucket without flows the response is 409 `no-flows`. */
                 all_flows?: boolean;
             };
             header?: {
@@ -5722,7 +5722,7 @@ export interface operations {
                 "application/json": {
                     /** @description The name of the bucket, the flow or the group. Required unless dry_run is true. */
                     confirm?: string;
-                    /** @description Leave delayed jobs and retries. */
+                    /** @description Keep delayed jobs and retries. */
                     keep_later?: boolean;
                     /** @description Only count. */
                     dry_run?: boolean;
@@ -5814,15 +5814,15 @@ export interface operations {
                 since?: string;
                 /** @description Died before */
                 until?: string;
-                /** @description In the id, or in the detail or the body of the last response; capitals and small letters are the same */
+                /** @description In the id, or in the detail or the body of the last response; case does not matter */
                 q?: string;
-                /** @description Tell the payloads, too. */
+                /** @description Include the payloads. */
                 payload?: boolean;
                 /** @description How many at most. */
                 limit?: number;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
-                /** @description Leave out so many of the newest; with no filter and no cursor. The answer then has no next: go on with the offset and the number of those in it. */
+                /** @description Skip this many of the newest; with no filter and no cursor. The response then has no next: add the number of its dead letters to the offset. */
                 offset?: number;
             };
             header?: {
@@ -5869,14 +5869,14 @@ export interface operations {
             content: {
                 "application/json": {
                     ids?: string[];
-                    /** @description All that is given has to hold. */
+                    /** @description Conditions are combined with AND. */
                     filter?: components["schemas"]["DeadFilter"];
-                    /** @description Every dead letter. An empty filter does not mean that, but with dry_run. */
+                    /** @description Every dead letter. An empty filter means that only with dry_run. */
                     all?: boolean;
                     cursor?: string;
                     /** @description Only count; not with ids. */
                     dry_run?: boolean;
-                    /** @description The bucket's name. To drop letters it is required, but with ids and with dry_run. */
+                    /** @description The bucket's name. Required to drop dead letters, except with ids and with dry_run. */
                     confirm?: string;
                 };
             };
@@ -5919,9 +5919,9 @@ export interface operations {
                 since?: string;
                 /** @description Died before */
                 until?: string;
-                /** @description In the id, or in the detail or the body of the last response; capitals and small letters are the same */
+                /** @description In the id, or in the detail or the body of the last response; case does not matter */
                 q?: string;
-                /** @description Next of an answer */
+                /** @description `next` of a response */
                 cursor?: string;
             };
             header?: {
@@ -5959,13 +5959,13 @@ export interface operations {
                 from?: string;
                 /** @description The last day, included. Without it, today. */
                 to?: string;
-                /** @description By what the rows are told apart: some of `day`, `model`, `flow` (with its group), `group` and `caller`, with commas between them. Without it, by day and model. */
+                /** @description The dimensions of the rows: some of `day`, `model`, `flow` (with its group), `group` and `caller`, with commas between them. Without it, by day and model. */
                 by?: string;
                 /** @description Calls of jobs of this flow. */
                 flow?: string;
                 /** @description Of this group. */
                 group?: string;
-                /** @description Of this caller. An empty one means jobs without a caller. */
+                /** @description Of this caller. An empty one selects jobs without a caller. */
                 caller?: string;
                 /** @description Of this model, as requests name it. */
                 model?: string;
@@ -6017,7 +6017,7 @@ export interface operations {
                     flow?: string;
                     /** @description The group of the flow, in a bucket with groups. */
                     group?: string;
-                    /** @description All jobs of the bucket that wait for another attempt. It goes with no flow and no group. */
+                    /** @description All jobs of the bucket that wait for another attempt. It excludes flow and group. */
                     all?: boolean;
                 };
             };
@@ -6068,16 +6068,16 @@ export interface operations {
             content: {
                 "application/json": {
                     ids?: string[];
-                    /** @description All that is given has to hold. */
+                    /** @description Conditions are combined with AND. */
                     filter?: components["schemas"]["DeadFilter"];
-                    /** @description Every dead letter. An empty filter does not mean that, but with dry_run. */
+                    /** @description Every dead letter. An empty filter means that only with dry_run. */
                     all?: boolean;
                     cursor?: string;
                     /** @description Only count; not with ids. */
                     dry_run?: boolean;
-                    /** @description The bucket's name. To drop letters it is required, but with ids and with dry_run. */
+                    /** @description The bucket's name. Required to drop dead letters, except with ids and with dry_run. */
                     confirm?: string;
-                    /** @description With all: redrive so many at most; without a cursor, and the answer has no next. */
+                    /** @description With all: the highest number to redrive; without a cursor, and the response has no next. */
                     limit?: number;
                 };
             };
@@ -6815,7 +6815,7 @@ export interface operations {
                 flow: string;
                 /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
                 group?: string;
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -6870,7 +6870,7 @@ export interface operations {
                 flow: string;
                 /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
                 group?: string;
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -6987,7 +6987,7 @@ export interface operations {
                 "application/json": {
                     /** @description The name of the bucket, the flow or the group. Required unless dry_run is true. */
                     confirm?: string;
-                    /** @description Leave delayed jobs and retries. */
+                    /** @description Keep delayed jobs and retries. */
                     keep_later?: boolean;
                     /** @description Only count. */
                     dry_run?: boolean;
@@ -7085,7 +7085,7 @@ export interface operations {
                 flow: string;
                 /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
                 group?: string;
-                /** @description `true` also puts its dead letters with the cause `flow-disabled` back in the queue. */
+                /** @description `true` also redrives its dead letters with the cause `flow-disabled`. */
                 redrive?: boolean;
             };
             header?: {
@@ -7136,7 +7136,7 @@ export interface operations {
                 confirm?: string;
                 /** @description `true` only counts. */
                 dry_run?: boolean;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
             };
             header?: {
@@ -7323,7 +7323,7 @@ export interface operations {
             query?: {
                 /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
                 group?: string;
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -7378,7 +7378,7 @@ export interface operations {
             query?: {
                 /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
                 group?: string;
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -7497,7 +7497,7 @@ export interface operations {
                 "application/json": {
                     /** @description The name of the bucket, the flow or the group. Required unless dry_run is true. */
                     confirm?: string;
-                    /** @description Leave delayed jobs and retries. */
+                    /** @description Keep delayed jobs and retries. */
                     keep_later?: boolean;
                     /** @description Only count. */
                     dry_run?: boolean;
@@ -7593,7 +7593,7 @@ export interface operations {
             query?: {
                 /** @description The group of the flow. Required in a bucket with groups, 409 (no-groups) in any other. */
                 group?: string;
-                /** @description `true` also puts its dead letters with the cause `flow-disabled` back in the queue. */
+                /** @description `true` also redrives its dead letters with the cause `flow-disabled`. */
                 redrive?: boolean;
             };
             header?: {
@@ -7644,7 +7644,7 @@ export interface operations {
                 confirm?: string;
                 /** @description `true` only counts. */
                 dry_run?: boolean;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
             };
             header?: {
@@ -7827,7 +7827,7 @@ export interface operations {
     setFlowInGroup: {
         parameters: {
             query?: {
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -7882,7 +7882,7 @@ export interface operations {
     pauseFlowInGroup: {
         parameters: {
             query?: {
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -8001,7 +8001,7 @@ export interface operations {
                 "application/json": {
                     /** @description The name of the bucket, the flow or the group. Required unless dry_run is true. */
                     confirm?: string;
-                    /** @description Leave delayed jobs and retries. */
+                    /** @description Keep delayed jobs and retries. */
                     keep_later?: boolean;
                     /** @description Only count. */
                     dry_run?: boolean;
@@ -8094,7 +8094,7 @@ export interface operations {
     enableFlowInGroup: {
         parameters: {
             query?: {
-                /** @description `true` also puts its dead letters with the cause `flow-disabled` back in the queue. */
+                /** @description `true` also redrives its dead letters with the cause `flow-disabled`. */
                 redrive?: boolean;
             };
             header?: {
@@ -8145,7 +8145,7 @@ export interface operations {
                 confirm?: string;
                 /** @description `true` only counts. */
                 dry_run?: boolean;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
             };
             header?: {
@@ -8336,17 +8336,17 @@ export interface operations {
             query?: {
                 /** @description How many at most. */
                 limit?: number;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
                 /** @description Only flows of this group. */
                 group?: string;
-                /** @description Only flows that have this in their name. */
+                /** @description Only flows with this text in their name. */
                 q?: string;
-                /** @description `true` lists only flows whose receiver keeps them from sending (disabled, held, or with a circuit breaker that is not closed), or fails: its last answer was a 5xx, a timeout or no connection. A receiver that answers 401, 403 or 404 works. */
+                /** @description `true` lists only flows that send nothing because of their receiver (disabled, held, or with a circuit breaker that is not closed), or whose receiver fails: its last response was a 5xx, a timeout or no connection. A receiver that responds with 401, 403 or 404 works. */
                 failing?: boolean;
-                /** @description With `waiting`, the flows with the most waiting jobs come first, and those without any are left out. Each page looks at all flows. */
+                /** @description With `waiting`, the flows with the most waiting jobs come first, and flows without any are left out. Each page reads all flows. */
                 sort?: "waiting";
-                /** @description With `sort`: each page looks at about so many flows alone, the next ones, and has the fullest of these. The answer says how many in `looked_at`. */
+                /** @description With `sort`: each page reads only about this many flows, the next ones, and lists the fullest of these. The response has their number in `looked_at`. */
                 look?: number;
             };
             header?: {
@@ -8574,7 +8574,7 @@ export interface operations {
             query: {
                 /** @description The name of the group, any text of at most 256 bytes. */
                 group: string;
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -8627,7 +8627,7 @@ export interface operations {
             query: {
                 /** @description The name of the group, any text of at most 256 bytes. */
                 group: string;
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -8740,7 +8740,7 @@ export interface operations {
                 "application/json": {
                     /** @description The name of the bucket, the flow or the group. Required unless dry_run is true. */
                     confirm?: string;
-                    /** @description Leave delayed jobs and retries. */
+                    /** @description Keep delayed jobs and retries. */
                     keep_later?: boolean;
                     /** @description Only count. */
                     dry_run?: boolean;
@@ -8921,7 +8921,7 @@ export interface operations {
     setGroupByName: {
         parameters: {
             query?: {
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -8974,7 +8974,7 @@ export interface operations {
     pauseGroupByName: {
         parameters: {
             query?: {
-                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the answer is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
+                /** @description `true` makes the change even if the bucket has no flow or group of this name now: no jobs, no settings, no pause. Without it the response is 404 (unknown-flow, unknown-group), because the name may be mistyped. */
                 create?: boolean;
             };
             header?: {
@@ -9087,7 +9087,7 @@ export interface operations {
                 "application/json": {
                     /** @description The name of the bucket, the flow or the group. Required unless dry_run is true. */
                     confirm?: string;
-                    /** @description Leave delayed jobs and retries. */
+                    /** @description Keep delayed jobs and retries. */
                     keep_later?: boolean;
                     /** @description Only count. */
                     dry_run?: boolean;
@@ -9274,7 +9274,7 @@ export interface operations {
             query?: {
                 /** @description How many at most. */
                 limit?: number;
-                /** @description The next of the answer before. */
+                /** @description The `next` of the previous response. */
                 cursor?: string;
             };
             header?: {
