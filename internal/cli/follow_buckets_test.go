@@ -79,7 +79,8 @@ func TestDaemonsFollowBucketsAndHooks(t *testing.T) {
 	command(t.Context(), p.env, "", "producer send mails 4").want(t, 4, "unknown-bucket")
 	command(t.Context(), p.env, "", "dispatcher bucket list").want(t, 0, "mails", "not by the configuration here, as is normal for a bucket of a Go program: its last job left ")
 	var view struct{ Orphaned bool }
-	response := must.Get(http.Get("http://" + p.ops + "/v1/buckets/mails"))(t)
+	response, err := http.Get("http://" + p.ops + "/v1/buckets/mails")
+	must.OK(t, err)
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(&view); err != nil || !view.Orphaned {
 		t.Errorf("%+v, %v", view, err)
@@ -100,7 +101,8 @@ func TestReloadThatAWorkerRefuses(t *testing.T) {
 	eventually(t, "refused", func() bool {
 		return dispatcher.said("the old one stays in force") && dispatcher.said(`bucket \"webhooks\": timeout 50s: want at most dispatcher.lease, which is 30s until the dispatcher restarts`)
 	})
-	response := must.Get(http.Get("http://" + p.ops + "/v1/buckets/mails"))(t)
+	response, err := http.Get("http://" + p.ops + "/v1/buckets/mails")
+	must.OK(t, err)
 	response.Body.Close()
 	must.Equal(t, response.StatusCode, http.StatusNotFound, "a bucket of the refused configuration answers")
 	command(t.Context(), p.env, "", "dispatcher bucket list").want(t, 0, "differs") // in force is still 1/h

@@ -78,7 +78,8 @@ func post(t *testing.T, url, kind, body string) {
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", kind)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp := must.Get(client.Do(req))(t)
+	resp, err := client.Do(req)
+	must.OK(t, err)
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode >= 300 {
 		t.Fatalf("%s %s answers %d: %s", url, body, resp.StatusCode, text)

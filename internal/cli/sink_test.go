@@ -18,7 +18,8 @@ func TestSink(t *testing.T) {
 	runArgs(t.Context(), nil, "", "dispatcher", "health", "--address", address).want(t, 0, "ready")
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/orders", strings.NewReader(`{"order":17}`)))(t)
 	request.Header.Set("webhook-id", "order-17")
-	answer := must.Get(http.DefaultClient.Do(request))(t)
+	answer, err := http.DefaultClient.Do(request)
+	must.OK(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK || !sink.said(`"job":"order-17"`) || !sink.said(`{\"order\":17}`) {
 		t.Errorf("%s, and the log does not tell of it", answer.Status)

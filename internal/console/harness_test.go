@@ -162,7 +162,8 @@ func (v *visitor) send(method, path, body string, headers ...string) seen {
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Add(headers[i], headers[i+1])
 	}
-	response := must.Get(v.http.Do(request))(v.t)
+	response, err := v.http.Do(request)
+	must.OK(v.t, err)
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(v.t)
 	return seen{response.StatusCode, string(text), response.Header, strings.TrimPrefix(response.Request.URL.String(), v.url)}

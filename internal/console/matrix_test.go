@@ -224,7 +224,8 @@ func (v *visitor) classOf(method, path string, form url.Values, headers []string
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Add(headers[i], headers[i+1])
 	}
-	response := must.Get(v.http.Do(request))(v.t)
+	response, err := v.http.Do(request)
+	must.OK(v.t, err)
 	_ = response.Body.Close()
 	return classOf(response.StatusCode, response.Header.Get("Location"))
 }

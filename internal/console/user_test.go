@@ -236,7 +236,8 @@ func TestUsersOfProxyShareStreams(t *testing.T) {
 	open := func(user string) int {
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/console/stream", http.NoBody))(t)
 		request.Header.Set("X-Forwarded-User", user)
-		response := must.Get(http.DefaultClient.Do(request))(t)
+		response, err := http.DefaultClient.Do(request)
+		must.OK(t, err)
 		t.Cleanup(func() { _ = response.Body.Close() })
 		return response.StatusCode
 	}

@@ -52,7 +52,8 @@ func stayOn(t *testing.T) *stayed {
 func (s *stayed) get(ctx context.Context, url string) io.Reader {
 	s.t.Helper()
 	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody))(s.t)
-	response := must.Get(s.client.Do(request))(s.t)
+	response, err := s.client.Do(request)
+	must.OK(s.t, err)
 	s.t.Cleanup(func() { _ = response.Body.Close() })
 	must.Equal(s.t, response.StatusCode, http.StatusOK, "%s: %s", url, response.Status)
 	return response.Body

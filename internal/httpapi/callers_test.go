@@ -184,7 +184,8 @@ func TestWaitForTheJobOfAProgramWithoutCallers(t *testing.T) {
 	t.Parallel()
 	api, client := tenants(t)
 	const payload = `{"Status":200,"Body":"once"}`
-	before := must.Get(client.Do(t.Context(), shaper.Job{Bucket: "kept", ID: "order", Flow: "f", Payload: []byte(payload)}))(t)
+	before, err := client.Do(t.Context(), shaper.Job{Bucket: "kept", ID: "order", Flow: "f", Payload: []byte(payload)})
+	must.OK(t, err)
 	got := api.as("a", "POST", keptJobs, `{"flow":"f","payload":`+payload+`}`, "Idempotency-Key", "order", "Prefer", "wait=30").want(200, "")
 	if got.json["id"] != "order" || got.json["enqueued_at"] != before.Enqueued.UTC().Format(time.RFC3339Nano) && got.json["body"] != "once" {
 		t.Errorf("waited for %s", got.text)

@@ -162,7 +162,8 @@ func (s *server) do(method, path, body string, headers ...string) *answer {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	started := time.Now()
-	response := must.Get(s.http.Client().Do(r))(s.t)
+	response, err := s.http.Client().Do(r)
+	must.OK(s.t, err)
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(s.t)
 	a := &answer{t: s.t, status: response.StatusCode, header: response.Header, text: string(text), took: time.Since(started)}

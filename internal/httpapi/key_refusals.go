@@ -18,8 +18,8 @@ type keyRefusals struct {
 
 func newKeyRefusals(log *slog.Logger, wrong prometheus.Counter, forbidden *prometheus.CounterVec) keyRefusals {
 	return keyRefusals{wrong, forbidden,
-		minuteLog{log: log, text: "requests show API keys that this server does not know"},
-		minuteLog{log: log, text: "requests are refused because their API keys lack a right"},
+		minuteLog{warn: func(args ...any) { log.Warn("requests show API keys that this server does not know", args...) }},
+		minuteLog{warn: func(args ...any) { log.Warn("requests are refused because their API keys lack a right", args...) }},
 	}
 }
 
@@ -41,8 +41,7 @@ func (k *keyRefusals) noteForbidden(key, address, request, detail string) {
 
 // minuteLog logs that something has happened: the first time at once, then one line for each minute in which it did. It is safe for concurrent use.
 type minuteLog struct {
-	log  *slog.Logger
-	text string
+	warn func(args ...any)
 
 	mu    sync.Mutex
 	waits bool // a line of this minute is written already
@@ -69,7 +68,7 @@ func (m *minuteLog) write() {
 	if m.count == 0 {
 		return
 	}
-	m.log.Warn(m.text, append([]any{"count", m.count}, m.last...)...)
+	m.warn(append([]any{"count", m.count}, m.last...)...)
 	m.count = 0
 	time.AfterFunc(minuteLogEvery, func() {
 		m.mu.Lock()

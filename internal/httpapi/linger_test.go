@@ -267,7 +267,8 @@ func TestLingeringEndsAtAStop(t *testing.T) {
 		defer ours.Close()
 		p.conns <- theirs
 		_, _ = io.WriteString(ours, post(jobs, refusedBytes))
-		response := must.Get(http.ReadResponse(bufio.NewReader(ours), nil))(t)
+		response, err := http.ReadResponse(bufio.NewReader(ours), nil)
+		must.OK(t, err)
 		_ = response.Body.Close()
 		synctest.Wait()
 		stop()

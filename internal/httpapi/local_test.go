@@ -23,7 +23,8 @@ func TestLocal(t *testing.T) {
 		ctx, kept := httpapi.WithCause(t.Context())
 		r := must.Get(http.NewRequestWithContext(ctx, method, "http://any.example"+path, strings.NewReader(body)))(t)
 		r.Header.Set("Content-Type", "application/json")
-		response := must.Get(client.Do(r))(t)
+		response, err := client.Do(r)
+		must.OK(t, err)
 		defer response.Body.Close()
 		read := must.Get(io.ReadAll(response.Body))(t)
 		a := &answer{t: t, status: response.StatusCode, header: response.Header, text: string(read)}
@@ -49,8 +50,10 @@ func TestCauseStaysHere(t *testing.T) {
 	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, store.URL()), nil, buckets(t))}))
 	store.Kill()
 	ctx, cause := httpapi.WithCause(t.Context())
-	r := must.Get(http.NewRequestWithContext(ctx, "GET", ops.http.URL+"/v1/buckets", http.NoBody))(t)
-	response := must.Get(ops.http.Client().Do(r))(t)
+	r, err := http.NewRequestWithContext(ctx, "GET", ops.http.URL+"/v1/buckets", http.NoBody)
+	must.OK(t, err)
+	response, err := ops.http.Client().Do(r)
+	must.OK(t, err)
 	_ = response.Body.Close()
 	if response.StatusCode != 503 || *cause != nil {
 		t.Errorf("%d, cause %v", response.StatusCode, *cause)

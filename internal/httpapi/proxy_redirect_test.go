@@ -148,7 +148,8 @@ func TestRedirectsToAnotherPort(t *testing.T) {
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, r.address(0), nil))(t)
 		request.Host = "gw.example"
 		request.Header.Set("Authorization", "Bearer ours")
-		response := must.Get(http.DefaultTransport.RoundTrip(request))(t)
+		response, err := http.DefaultTransport.RoundTrip(request)
+		must.OK(t, err)
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		isDropped := response.Header.Get("Tundish-Dropped") == "Location"

@@ -48,7 +48,8 @@ func openStream(t *testing.T, url, key string) *opened {
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	resp := must.Get(http.DefaultClient.Do(req))(t)
+	resp, err := http.DefaultClient.Do(req)
+	must.OK(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return &opened{resp.StatusCode, resp.Header, resp.Body}
 }

@@ -110,7 +110,7 @@ func TestTicketTellsWhatIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newBucketLoop(d, d.store.Known("b"), t.Context()).bucketConn
-	named := *c.Bucket.Own()
+	named := *c.Own()
 	named.Name, named.RenamedFrom = "n", "b"
 	renamed := &bucketConn{Bucket: store.Lent(&named, c.Keys), lease: c.lease}
 	for _, counted := range []shaper.Units{nil, {"tokens": 1200, "calls": 1}} {
@@ -119,8 +119,9 @@ func TestTicketTellsWhatIsCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ticket, err = readTicket(renamed.ticketOf(given)); err != nil || ticket.bucket().Name != "n" || ticket.bucket().Keys != c.Keys {
-			t.Errorf("of a renamed bucket: %+v, %v", ticket.bucket(), err)
+		other, err := readTicket(renamed.ticketOf(given))
+		if err != nil || other.bucket().Name != "n" || other.bucket().Keys != c.Keys {
+			t.Errorf("of a renamed bucket: %+v, %v", other.bucket(), err)
 		}
 		if got := ticket.leased("d").counted; got.String() != counted.String() {
 			t.Errorf("counted %s, want %s", got, counted)

@@ -153,7 +153,8 @@ func TestTransportFaults(t *testing.T) {
 	q := newQueued(t, config)
 	ctx, cancel := context.WithCancel(t.Context())
 	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, q.base+"/v1/chat/completions", strings.NewReader(chat(`,"stream":true`)))
-	answer := must.Get(q.client.Do(r))(t)
+	answer, err := q.client.Do(r)
+	must.OK(t, err)
 	if n, err := answer.Body.Read(make([]byte, 10)); n != 10 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
