@@ -15,7 +15,7 @@ import (
 // the rights to run scripts and functions, and the other checks fail without INFO.
 const (
 	keyCommands = "del exists get hdel hexists hget hgetall hincrby hkeys hlen hmget hrandfield hscan hset hsetnx hstrlen hvals lindex llen lmove lpop lpos lpush " +
-		"lrange lrem lset ltrim pexpire pttl rename rpop rpush set type unlink zadd zcard zcount zmscore zrange zrangebyscore zrem zremrangebyrank zremrangebyscore " +
+		"lrange lrem lset ltrim pexpire pttl rename rpop rpush set type unlink zadd zcard zcount zlexcount zmscore zrange zrangebyscore zrem zremrangebyrank zremrangebyscore " +
 		"zrevrange zscore"
 	channelCommands = "publish subscribe"
 	plainCommands   = "ping select time unsubscribe"
