@@ -108,6 +108,7 @@ const (
 const (
 	ListTooLong    = 1
 	BudgetsOfBatch = 2
+	TooManyOwn     = 3
 )
 
 // Replies of redrive.lua for a dead letter.

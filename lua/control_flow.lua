@@ -50,8 +50,8 @@ local NUMBERS, PAUSED = own_settings.NUMBERS, own_settings.PAUSED
 -- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('HDEL', conf, '')
 
-local rate_count, levels_text, events, batches, own_budgets =
-  unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events', 'batch', 'own_budgets'))
+local rate_count, levels_text, events, batches, own_budgets, max_flows =
+  unpack(redis.call('HMGET', conf, 'rate_count', 'flows', 'events', 'batch', 'own_budgets', 'max_flows'))
 if not rate_count then return { 1 } end
 local now = server_time()
 local parted = levels_text or codes.NO_FLOWS
@@ -96,8 +96,11 @@ elseif action == 'set' then
 end
 
 if units and (batches or '') ~= '' then return { 0, now, tonumber(parted), text, text, '', codes.BUDGETS_OF_BATCH, 0 } end
-if units and units ~= (own_budgets or '') then redis.call('HSET', conf, 'own_budgets', units) end
 local after = own_settings.text(fields, lines)
+if text == '' and after ~= '' and max_flows and redis.call('HLEN', flow_settings) >= tonumber(max_flows) then
+  return { 0, now, tonumber(parted), text, text, '', codes.TOO_MANY_OWN, 0 }
+end
+if units and units ~= (own_budgets or '') then redis.call('HSET', conf, 'own_budgets', units) end
 if after ~= '' then
   redis.call('HSET', flow_settings, name, after)
 else

@@ -38,8 +38,9 @@ local codes = {
   CLAIM_EXPIRED = 0, CLAIM_TOO_OLD = -1, CLAIM_BATCH = -2, CLAIM_CHARGED = -3, CLAIM_OVER_BUDGET = -4,
   CLAIM_IN_DOUBT = -5,
 
-  -- Why control_flow.lua changes nothing: a list would exceed its maximum; or the bucket has batches.
-  LIST_TOO_LONG = 1, BUDGETS_OF_BATCH = 2,
+  -- Why control_flow.lua changes nothing: a list would exceed its maximum; the bucket has batches; or max_flows flows or groups have
+  -- settings of their own, and this one has none.
+  LIST_TOO_LONG = 1, BUDGETS_OF_BATCH = 2, TOO_MANY_OWN = 3,
 
   -- The result of redrive.lua for a dead letter.
   REDRIVE_NONE = 0, REDRIVE_MOVED = 1, REDRIVE_FULL = 2, REDRIVE_THERE = 3, REDRIVE_FLOW_FULL = 4, REDRIVE_GROUP_FULL = 5,

@@ -120,6 +120,8 @@ func (c control) changeTarget(ctx context.Context, t target, action string, args
 		return change, &InvalidChangeError{t.bucket, errTooManySecrets}
 	case refused == lua.BudgetsOfBatch:
 		return change, &InvalidChangeError{t.bucket, errors.New("budgets: are not for a bucket with batches: jobs of a batch have one answer, which does not say what each used")}
+	case refused == lua.TooManyOwn:
+		return change, &InvalidChangeError{t.bucket, fmt.Errorf("%q: as many flows or groups as flow.max_flows have settings or a pause of their own: remove some, or raise flow.max_flows", t.name)}
 	}
 	change.before, _ = codec.ParseOwnFlow(old) // a text that cannot be parsed is replaced
 	change.after, err = codec.ParseOwnFlow(now)

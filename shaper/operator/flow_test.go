@@ -102,6 +102,24 @@ func TestControlOfFlows(t *testing.T) {
 	must.Equal(t, s.Redis.Exists(ctx, store.BucketKeys("b").FlowSettings()).Val(), 0, "settings are left")
 }
 
+// No operator fills Redis with flows that he makes up: max_flows of them have settings or a pause of their own, and one more is refused.
+func TestSettingsOfFlowsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := rig.NewFlowing(t) // max_flows is 5
+	ctx, bucket := t.Context(), s.Client.Op.As("anna").Bucket("b")
+	for i := range 5 {
+		must.OK(t, bucket.Flow(fmt.Sprint("f", i)).Pause(ctx, ""))
+	}
+	var refused *operator.InvalidChangeError
+	if err := bucket.Flow("f5").Pause(ctx, ""); !errors.As(err, &refused) || !strings.Contains(err.Error(), `"f5"`) || !strings.Contains(err.Error(), "flow.max_flows") {
+		t.Errorf("a sixth flow is paused: %v", err)
+	}
+	must.OK(t, bucket.Flow("f4").Pause(ctx, "again"))
+	_, err := bucket.Flow("f4").Resume(ctx)
+	must.OK(t, err)
+	must.OK(t, bucket.Flow("f5").Pause(ctx, ""))
+}
+
 // What does not fit changes nothing, and says why.
 func TestControlOfFlowsRefuses(t *testing.T) {
 	t.Parallel()
