@@ -16,8 +16,8 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// llmRoutes are those of the producer's API, with a worker for each bucket behind one. A reload makes anew those whose settings have changed; a closed
-// worker finishes its calls.
+// llmRoutes holds the proxy routes to LLM APIs, and a worker for each of their buckets. A reload replaces the workers whose settings have changed; a
+// closed worker finishes its calls.
 type llmRoutes struct {
 	permits *dispatcher.Permits
 	leases  *dispatcher.Leases
@@ -26,7 +26,7 @@ type llmRoutes struct {
 
 	mu      sync.Mutex
 	open    map[string]routeWorker           // by the name of the bucket
-	byRoute map[string][]httpapi.RouteBucket // a bucket of a route is one by its own name, too
+	byRoute map[string][]httpapi.RouteBucket // by the name of the route; each bucket is a route by its own name, too
 }
 
 type routeWorker struct {
@@ -34,7 +34,7 @@ type routeWorker struct {
 	settings llm.Config
 }
 
-// openRoutes makes the routes of the configuration, which follow it from then on.
+// openRoutes opens the routes of the configuration, and has them follow its reloads.
 func (d *daemon) openRoutes() error {
 	metrics, err := d.llmMetrics()
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *daemon) openRoutes() error {
 	return d.llmRoutes.follow(d.config)
 }
 
-// follow takes over the routes of a configuration, or none of them if one cannot be opened.
+// follow replaces the routes by those of a configuration, or none of them if one cannot be opened.
 func (s *llmRoutes) follow(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,18 +90,18 @@ func (s *llmRoutes) follow(cfg *config.Config) error {
 		byRoute[route] = append(byRoute[route], bucket)
 		alone[b.Name] = []httpapi.RouteBucket{bucket}
 	}
-	maps.Copy(alone, byRoute) // a route goes before a bucket of its name
+	maps.Copy(alone, byRoute) // a route has precedence over a bucket of its name
 	closeRoutes(s.open, open)
 	s.open, s.byRoute = open, alone
 	return nil
 }
 
-// isFallback reports whether a bucket behind a route falls back on this one.
+// isFallback reports whether a bucket behind a route has this one as its fallback.
 func isFallback(cfg *config.Config, bucket string) bool {
 	return slices.ContainsFunc(cfg.Buckets, func(b config.Bucket) bool { return b.LLM != nil && b.LLM.ServeProxy && b.LLM.Fallback == bucket })
 }
 
-// worker is the open one of these settings, or a new one.
+// worker returns the open worker with these settings, or a new one.
 func (s *llmRoutes) worker(bucket string, settings llm.Config) (routeWorker, error) {
 	if old, ok := s.open[bucket]; ok && reflect.DeepEqual(old.settings, settings) {
 		return old, nil
@@ -110,7 +110,7 @@ func (s *llmRoutes) worker(bucket string, settings llm.Config) (routeWorker, err
 	return routeWorker{w, settings}, err
 }
 
-// closeRoutes closes the workers that do not stay.
+// closeRoutes closes the workers of some that are not in stay.
 func closeRoutes(some, stay map[string]routeWorker) {
 	for bucket, w := range some {
 		if stay[bucket].Worker != w.Worker {
@@ -119,14 +119,14 @@ func closeRoutes(some, stay map[string]routeWorker) {
 	}
 }
 
-// behind are the buckets behind a route.
+// behind returns the buckets behind a route.
 func (s *llmRoutes) behind(route string) []httpapi.RouteBucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byRoute[route]
 }
 
-// close waits for the calls that go on.
+// close waits for the calls under way.
 func (s *llmRoutes) close() {
 	if s == nil {
 		return

@@ -56,7 +56,7 @@ func (s LLMSettings) Worker(concurrency int) llm.Config {
 	}
 }
 
-// RouteOf is the route of the bucket of that name.
+// RouteOf returns the route of a bucket: its name, unless the settings have another one.
 func (s LLMSettings) RouteOf(bucket string) string { return cmp.Or(s.Route, bucket) }
 
 // llm checks the settings of the worker of the bucket at p, and reads the files that they name.
@@ -74,7 +74,7 @@ func (l *loader) llm(p place, b Bucket) {
 	inRange(l, p.key("llm").key("fallback_after"), b.LLM.FallbackAfter, time.Millisecond, httpbound.MaxWait)
 }
 
-// llmRoutes wants that the buckets of a route have one API, and that no other bucket has its path.
+// llmRoutes checks that the buckets of a route have one API, and that no other bucket has its path.
 func (l *loader) llmRoutes(s *settings) {
 	first := map[string]*Bucket{}
 	for i := range s.Buckets {

@@ -13,12 +13,15 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	log := orDiscard(cfg.Logger)
 	p := &producer{
 		jobs: cfg.Jobs, checkJob: cfg.CheckJob, callbacks: cfg.CheckCallbacks, estimate: cfg.Estimate, store: newStoreFaults(log), log: log, limits: cfg.Limits, overrides: cfg.BucketLimits,
-		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault, llmRoutes: cfg.LLMRoutes,
+		headers: cfg.RateLimitHeaders, proxies: cfg.Proxy, hostFault: cfg.HostFault,
 		access: newAccess(cfg.Keys, httplimit.Proxies{
 			Trusted: cfg.TrustedProxies, Header: cfg.ForwardedHeader, IPv6Prefix: cfg.IPv6Prefix,
 		}, log, cfg.WrongKeys, cfg.Forbidden),
 	}
 	p.access.currentName = func(bucket string) string { return cfg.Jobs.CurrentName(bucket) }
+	if cfg.LLMRoutes != nil {
+		p.llmRoutes = cfg.LLMRoutes.orFirstNames(cfg.Jobs)
+	}
 	draining := newDraining()
 	p.draining = draining
 	var o *ops
@@ -41,8 +44,8 @@ func NewProducer(cfg ProducerConfig) *Handler {
 	}
 	h := newHandler(routes, elsewhere, p.access, newBounds("producer.max_connections", cfg.MaxConnections, cfg.BodyMemory, p.access.address), draining, log)
 	h.ops, h.idleTimeout = o, cfg.IdleTimeout
-	if cfg.LLMRoutes != nil {
-		h.Handler = inFormOfRoutes(cfg.LLMRoutes, h.Handler)
+	if p.llmRoutes != nil {
+		h.Handler = inFormOfRoutes(p.llmRoutes, h.Handler)
 	}
 	return h
 }

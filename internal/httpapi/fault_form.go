@@ -31,15 +31,15 @@ type routeFaultError struct {
 	Code    code   `json:"code"`
 }
 
-// llmRouteKey is the key of the API of the route which a request is for, in its context.
+// llmRouteKey is the key, in the context of a request, of the API of its route.
 type llmRouteKey struct{}
 
-// inFormOfRoutes has all faults of requests to a route answered in the form of its API, also those which the route itself never sees, of an unknown key, say.
+// inFormOfRoutes writes all faults of requests to a route in the form of its API, including faults before the route is reached, such as an unknown key.
 func inFormOfRoutes(llmRoutes LLMRoutes, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path, isProxied := strings.CutPrefix(r.URL.EscapedPath(), proxyPath); isProxied {
-			llmRoute, _, _ := strings.Cut(path, "/")
-			if buckets := llmRoutes(llmRoute); len(buckets) > 0 {
+			name, _, _ := strings.Cut(path, "/")
+			if buckets := llmRoutes(name); len(buckets) > 0 {
 				r = r.WithContext(context.WithValue(r.Context(), llmRouteKey{}, buckets[0].API.Worker.API()))
 			}
 		}

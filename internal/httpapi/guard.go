@@ -36,7 +36,7 @@ func (a *access) guard(next http.Handler) http.Handler {
 // without the rights.
 func (a *access) allow(needs rights, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if name := r.PathValue("bucket"); name != "" && a.currentName != nil {
+		if name := r.PathValue("bucket"); name != "" && a.currentName != nil && !needs.clientKey { // a route of the proxy may have that name
 			r.SetPathValue("bucket", a.currentName(name))
 		}
 		if needs.clientKey && a.foreign(r, http.MethodPost) { // the proxy: a GET uses the API with its credentials

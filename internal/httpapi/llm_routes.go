@@ -14,7 +14,17 @@ import (
 //	client ──► route ──► bucket ──► dispatcher
 //	             │ ◄───── ticket ─────┘
 //	       ◄───► └──────────────────────────────► API
-type LLMRoutes func(llmRoute string) []RouteBucket
+type LLMRoutes func(route string) []RouteBucket
+
+// orFirstNames also finds the route of a renamed bucket by the first name of the bucket. A route of that name has precedence.
+func (routes LLMRoutes) orFirstNames(buckets interface{ CurrentName(name string) string }) LLMRoutes {
+	return func(name string) []RouteBucket {
+		if found := routes(name); len(found) > 0 {
+			return found
+		}
+		return routes(buckets.CurrentName(name))
+	}
+}
 
 // RouteBucket is a bucket behind a route.
 type RouteBucket struct {

@@ -80,6 +80,7 @@ func (p *producer) proxy(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	r.SetPathValue("bucket", p.jobs.CurrentName(r.PathValue("bucket")))
 	if key := keyOf(r); key != nil {
 		if f := authorize(key, roles(apikey.RoleEnqueue), r.PathValue("bucket")); f != nil {
 			f.write(w, r)

@@ -58,13 +58,14 @@ func newRouteRigOf(t *testing.T, change func(bucket string, c *llm.Config), keys
 		switch name {
 		case "quick":
 			config.Models = []string{"gpt-*"}
+			b.RenamedFrom = "openai" // and the route keeps the name, so that no client has to change its base URL
+		case "steady":
+			b.Rate, b.RenamedFrom = rateOf(t, "2/s"), "calm"
 		case "claude":
 			config = llm.DefaultConfig(llm.Anthropic)
 		case "slow":
 			b.Rate = rateOf(t, "1/h")
 			timeout = 3 * time.Second
-		case "steady":
-			b.Rate = rateOf(t, "2/s")
 		case "spare":
 			b.Rate = rateOf(t, "1/10s")
 		}
@@ -104,6 +105,17 @@ func (d *routeRig) answerWith(serve http.HandlerFunc) { d.serve.Store(&serve) }
 // chatOf is a request for a model.
 func chatOf(model string) string {
 	return `{"model":"` + model + `","max_tokens":5,"messages":[{"role":"user","content":"Hello"}]}`
+}
+
+// A bucket was renamed: its first name leads to it, unless a route has that name.
+func TestRoutesOfRenamedBuckets(t *testing.T) {
+	t.Parallel()
+	d := newRouteRig(t)
+	for path, want := range map[string]string{"openai gpt-5": "quick", "openai o3": "rest", "steady o3": "steady", "calm o3": "steady"} {
+		route, model, _ := strings.Cut(path, " ")
+		a := d.do("POST", "/v1/proxy/"+route+"/v1/chat/completions", chatOf(model))
+		must.Equal(t, fmt.Sprint(a.status, " ", a.header.Get("Tundish-Bucket")), "200 "+want, "%s", path)
+	}
 }
 
 // What the API gets, and what the client gets of its answer.

@@ -288,7 +288,7 @@ func (o *Operator) keysOf(ctx context.Context, bucket string) (store.Keys, error
 
 // CurrentName returns the name of the bucket that was renamed from the given one, as the configuration says, else the given name. It makes no
 // round trip.
-func (o *Operator) CurrentName(name string) string { return o.store.Canonical(name) }
+func (o *Operator) CurrentName(name string) string { return o.store.CurrentName(name) }
 
 // note logs and counts what was done to a bucket.
 func (c control) note(ctx context.Context, bucket, action string, args ...any) {

@@ -62,7 +62,7 @@ func (c *Client) bucket(name string) (*producerBucket, error) {
 	if err := c.store.IfClosed(); err != nil {
 		return nil, err
 	}
-	if b := (*c.buckets.Load())[c.store.Canonical(name)]; b != nil {
+	if b := (*c.buckets.Load())[c.store.CurrentName(name)]; b != nil {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)

@@ -126,7 +126,7 @@ func (c *Client) Bucket(name string) (shaper.Bucket, error) {
 
 // CurrentName returns the name of the bucket that was renamed from the given one, as the configuration of this client says, else the given
 // name. It makes no round trip.
-func (c *Client) CurrentName(name string) string { return c.store.Canonical(name) }
+func (c *Client) CurrentName(name string) string { return c.store.CurrentName(name) }
 
 // InForce is Bucket with the settings that Redis has. It asks Redis where this client has not yet, and takes no round trip after that.
 // When Redis is down it returns an error of [redisconn.Unavailable] after Config.Timeout at most, unless it asked before.

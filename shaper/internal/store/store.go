@@ -110,8 +110,8 @@ func (s *Store) Names() []string {
 // Known returns a bucket of the configuration, or nil.
 func (s *Store) Known(name string) *Bucket { return s.set.Load().byName[name] }
 
-// Canonical returns the name of the bucket that was renamed from the given one, as the configuration says, else the given name.
-func (s *Store) Canonical(name string) string {
+// CurrentName returns the name of the bucket that was renamed from the given one, as the configuration says, else the given name.
+func (s *Store) CurrentName(name string) string {
 	set := s.set.Load()
 	if now := set.renamed[name]; now != "" && set.byName[name] == nil {
 		return now
@@ -121,7 +121,7 @@ func (s *Store) Canonical(name string) string {
 
 // KeyName returns the name that scripts publish of a bucket: its first name, as far as this process knows.
 func (s *Store) KeyName(bucket string) string {
-	if b := s.Known(s.Canonical(bucket)); b != nil {
+	if b := s.Known(s.CurrentName(bucket)); b != nil {
 		return b.Keys.Name
 	}
 	return bucket
@@ -132,7 +132,7 @@ func (s *Store) Bucket(name string) (*Bucket, error) {
 	if err := s.IfClosed(); err != nil {
 		return nil, err
 	}
-	if b := s.Known(s.Canonical(name)); b != nil {
+	if b := s.Known(s.CurrentName(name)); b != nil {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, name)
