@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
 	"github.com/tundish-io/tundish/lua"
 )
@@ -114,6 +115,20 @@ func TestChangedLibraryIsLogged(t *testing.T) {
 	for _, want := range []string{"level=ERROR", "has other code", "redis.functions = false"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q: %s", want, log)
+		}
+	}
+}
+
+// Redis closes a connection whose first command is large and has no password, before it has read it: the reset must not hide the reason.
+func TestMissingPasswordIsNamed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--requirepass", "secret")
+	client := must.Get(Connect("redis://"+server.Addr(), Options{NoFunctions: true}))(t)
+	t.Cleanup(func() { _ = client.Close() })
+	arguments := append([]any{"rpush", "jobs"}, slices.Repeat([]any{strings.Repeat("x", 64<<10)}, 20)...)
+	for range 20 {
+		if err := client.Do(t.Context(), arguments...).Err(); FailureOf(err) != Forbidden {
+			t.Fatalf("failure %v, want %v: %v", FailureOf(err), Forbidden, err)
 		}
 	}
 }
