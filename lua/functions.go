@@ -54,7 +54,7 @@ var theLibrary = sync.OnceValue(func() *library {
 		name := "tundish_" + version
 		// The pieces are created when the library is loaded. So none of them may keep state between runs. While a piece is created there are no KEYS,
 		// no ARGV, and no libraries of Lua.
-		fmt.Fprintf(&text, "#!lua name=%s\nlocal KEYS, ARGV\n%s", name, a.pieces.String())
+		fmt.Fprintf(&text, "#!lua name=%s\nlocal KEYS, ARGV\n%s", name, a.text())
 		functions := map[*Script]any{}
 		for _, script := range All() {
 			function := "tundish_" + script.name + "_" + version + "_" + script.SHA()

@@ -24,11 +24,26 @@ var slowPaths string
 type assembly struct {
 	files  fs.FS
 	slow   bool // without the fast paths
-	pieces strings.Builder
+	pieces []piece
 	done   []string
 }
 
-// assemble returns a script with the pieces that it includes: the argument of EVAL.
+// piece is a file of lib, with what it includes left out.
+type piece struct{ name, body string }
+
+// text returns a piece as a script begins with it.
+func (p piece) text() string { return "local " + p.name + " = (function()\n" + p.body + "end)()\n" }
+
+// text returns all pieces, whole.
+func (a *assembly) text() string {
+	var text strings.Builder
+	for _, p := range a.pieces {
+		text.WriteString(p.text())
+	}
+	return text.String()
+}
+
+// assemble returns a script with the pieces that it includes, without their functions that it does not use: the argument of EVAL.
 //
 // A piece is a file of lib that ends with `return NAME`, where NAME is the name of the file. A script or a piece includes another piece by a
 // line of its own: `--#include lib/NAME.lua`. Each piece appears once before the script, after the pieces that it includes itself, as a local
@@ -41,7 +56,7 @@ func assemble(files fs.FS, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return a.pieces.String() + own, nil
+	return withoutUnused(a.pieces, own) + own, nil
 }
 
 // add returns a script without the pieces that it includes, and adds these to the assembly.
@@ -57,24 +72,24 @@ func (a *assembly) add(name string) (string, error) {
 		defer func() { open = open[:len(open)-1] }()
 		var own strings.Builder
 		for line := range strings.Lines(string(text)) {
-			piece, includes := strings.CutPrefix(line, includeMark)
+			included, includes := strings.CutPrefix(line, includeMark)
 			if !includes {
 				own.WriteString(a.chosen(line))
 				continue
 			}
-			piece = strings.TrimSuffix(piece, "\n")
-			if slices.Contains(open, piece) {
-				return "", fmt.Errorf("script %s: a circle: %s includes %s", name, strings.Join(open, " includes "), piece)
+			included = strings.TrimSuffix(included, "\n")
+			if slices.Contains(open, included) {
+				return "", fmt.Errorf("script %s: a circle: %s includes %s", name, strings.Join(open, " includes "), included)
 			}
-			if slices.Contains(a.done, piece) {
+			if slices.Contains(a.done, included) {
 				continue
 			}
-			body, err := include(piece)
+			body, err := include(included)
 			if err != nil {
 				return "", err
 			}
-			a.done = append(a.done, piece)
-			fmt.Fprintf(&a.pieces, "local %s = (function()\n%send)()\n", strings.TrimSuffix(path.Base(piece), ".lua"), body)
+			a.done = append(a.done, included)
+			a.pieces = append(a.pieces, piece{strings.TrimSuffix(path.Base(included), ".lua"), body})
 		}
 		return own.String(), nil
 	}

@@ -64,8 +64,8 @@ func TestSlowPaths(t *testing.T) {
 		if err != nil || errWithout != nil {
 			t.Fatal(err, errWithout)
 		}
-		lines := strings.Split(with.pieces.String()+own, "\n")
-		others := strings.Split(without.pieces.String()+ownWithout, "\n")
+		lines := strings.Split(with.text()+own, "\n")
+		others := strings.Split(without.text()+ownWithout, "\n")
 		if len(lines) != len(others) {
 			t.Fatalf("%s has %d lines, and %d without the fast paths", script, len(lines), len(others))
 		}
