@@ -223,10 +223,12 @@ func TestNamesInPathsReachTheHandlers(t *testing.T) {
 			id = fmt.Sprint(i, id)
 			quoted := string(must.Get(json.Marshal(id))(t))
 			a := way.do(t, "POST", jobs, job(`"id":`+quoted)).want(202, "")
-			if way.name != "nginx below a prefix" {
-				way.do(t, "GET", a.header.Get("Location"), "").want(200, "").has("id", id)
-				way.do(t, "DELETE", jobs+"/"+percentEncoded(id), "").want(200, "").has("id", id)
+			if way.name == "nginx below a prefix" && strings.Contains(id, "/") { // as docs/http-api.md says
+				way.do(t, "GET", a.header.Get("Location"), "").want(404, "unknown-route")
+				continue
 			}
+			way.do(t, "GET", a.header.Get("Location"), "").want(200, "").has("id", id)
+			way.do(t, "DELETE", jobs+"/"+percentEncoded(id), "").want(200, "").has("id", id)
 		}
 		for _, of := range partNames {
 			way.do(t, "GET", "/v1/limits/a/check?key="+percentEncoded(of.name), "").want(200, "")
