@@ -84,14 +84,13 @@ var operatorEndpoints = sync.OnceValues(func() (map[string]string, error) {
 	endpoints := map[string]string{}
 	for path, methods := range contract.Paths {
 		below, ok := strings.CutPrefix(path, "/v1")
-		if !ok || strings.Contains(path, "/{flow}") || strings.Contains(path, "/{group}") { // other paths of what the table has
+		if !ok {
 			continue
 		}
 		for method, node := range methods {
 			var operation struct {
-				Tags       []string
-				Security   []struct{ Key []string }
-				Deprecated bool
+				Tags     []string
+				Security []struct{ Key []string }
 			}
 			if method == "parameters" || method == "description" {
 				continue
@@ -99,7 +98,7 @@ var operatorEndpoints = sync.OnceValues(func() (map[string]string, error) {
 			if err := node.Decode(&operation); err != nil {
 				return nil, err
 			}
-			if slices.Contains(operation.Tags, "operator") && !operation.Deprecated {
+			if slices.Contains(operation.Tags, "operator") {
 				endpoints[strings.ToUpper(method)+" "+below] = strings.Join(operation.Security[0].Key, ", ")
 			}
 		}

@@ -24,12 +24,12 @@ type viewOf[V any] interface {
 }
 
 // parts are the commands on the flows of a bucket, or on its groups.
-type parts[N httpapi.PartName, V any, P viewOf[V], S any] struct {
+type parts[N httpapi.PartName, V any, P viewOf[V]] struct {
 	*invocation
 	kind     string               // "flow" or "group"
 	settings []shaper.FlowSetting // that one may have of its own
 
-	ops  httpapi.PartOperations[N, V, S]
+	ops  httpapi.PartOperations[N, V]
 	of   func(bucket, name string, group *string) N
 	page func(ctx context.Context, c *api, bucket string, group *string, page httpapi.PartPage) (views []*V, next string, err error)
 
@@ -41,13 +41,13 @@ type parts[N httpapi.PartName, V any, P viewOf[V], S any] struct {
 }
 
 // text returns a help text, in which $ stands for the kind.
-func (p *parts[N, V, P, S]) text(help string) string { return strings.ReplaceAll(help, "$", p.kind) }
+func (p *parts[N, V, P]) text(help string) string { return strings.ReplaceAll(help, "$", p.kind) }
 
 // arg is the argument that names one.
-func (p *parts[N, V, P, S]) arg() string { return strings.ToUpper(p.kind) }
+func (p *parts[N, V, P]) arg() string { return strings.ToUpper(p.kind) }
 
 // groupOf is the group of a flow, nil if the command line names none.
-func (p *parts[N, V, P, S]) groupOf(cmd *cobra.Command) *string {
+func (p *parts[N, V, P]) groupOf(cmd *cobra.Command) *string {
 	if cmd.Flags().Changed("group") {
 		return &p.group
 	}
@@ -55,12 +55,12 @@ func (p *parts[N, V, P, S]) groupOf(cmd *cobra.Command) *string {
 }
 
 // one returns the input for the flow or group after BUCKET.
-func (p *parts[N, V, P, S]) one(cmd *cobra.Command, args []string) N {
+func (p *parts[N, V, P]) one(cmd *cobra.Command, args []string) N {
 	return p.of(args[0], args[1], p.groupOf(cmd))
 }
 
 // fault adds what to do about an error of a flow or a group.
-func (p *parts[N, V, P, S]) fault(err error, bucket, name string) error {
+func (p *parts[N, V, P]) fault(err error, bucket, name string) error {
 	answered, ok := errors.AsType[*problem](err)
 	switch {
 	case !ok:
@@ -100,7 +100,7 @@ func settingsText(s *opsview.Settings) string {
 	return strings.Join(texts, ", ")
 }
 
-func (p *parts[N, V, P, S]) listCommand() *cobra.Command {
+func (p *parts[N, V, P]) listCommand() *cobra.Command {
 	var limit int
 	var after string
 	cmd := &cobra.Command{
@@ -127,7 +127,7 @@ func (p *parts[N, V, P, S]) listCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *parts[N, V, P, S]) list(ctx context.Context, c *api, bucket string, group *string, cursor string, limit int) error {
+func (p *parts[N, V, P]) list(ctx context.Context, c *api, bucket string, group *string, cursor string, limit int) error {
 	views := []opsview.View{}
 	for again := true; again && len(views) < limit; again = cursor != "" {
 		some, next, err := p.page(ctx, c, bucket, group, httpapi.PartPage{Cursor: cursor, Limit: min(limit-len(views), 1000)})
@@ -200,7 +200,7 @@ func partNotes(v opsview.View, now time.Time) []string {
 	return append(notes, v.Notes()...)
 }
 
-func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
+func (p *parts[N, V, P]) printOne(v opsview.View) error {
 	return p.print(v, func(w io.Writer) {
 		r := rows{w, time.Now()}
 		shown, own := v.Alike(), v.Own()
@@ -227,7 +227,7 @@ func (p *parts[N, V, P, S]) printOne(v opsview.View) error {
 }
 
 // unknownText returns a note for a flow or group without anything in Redis: it is idle, or its name is wrong, which Redis cannot distinguish.
-func (p *parts[N, V, P, S]) unknownText(v opsview.View) string {
+func (p *parts[N, V, P]) unknownText(v opsview.View) string {
 	names := namesOf(v)
 	return fmt.Sprintf("%s %s has no jobs and no settings of its own: either its last job has left, as an idle %s is forgotten, or the name is not right", p.kind, quoted(names[len(names)-1][1]), p.kind)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // flowParts are the commands on flows.
-type flowParts = parts[httpapi.FlowName, opsview.Flow, *opsview.Flow, opsview.Settings]
+type flowParts = parts[httpapi.FlowName, opsview.Flow, *opsview.Flow]
 
 func (a *invocation) flowCommand() *cobra.Command {
 	var failing bool
@@ -74,7 +74,7 @@ it is configured with [buckets.flow].`,
 }
 
 func (a *invocation) groupCommand() *cobra.Command {
-	p := &parts[httpapi.GroupName, opsview.Group, *opsview.Group, shaper.OwnBounds]{
+	p := &parts[httpapi.GroupName, opsview.Group, *opsview.Group]{
 		listHelp:   ".",
 		invocation: a, kind: "group", settings: shaper.GroupSettingNames(), ops: httpapi.GroupOperations,
 		of: func(bucket, name string, _ *string) httpapi.GroupName {
@@ -105,7 +105,7 @@ is configured with [buckets.group].`,
 }
 
 // commands returns the commands that flows and groups have in common, and more.
-func (p *parts[N, V, P, S]) commands(more ...*cobra.Command) []*cobra.Command {
+func (p *parts[N, V, P]) commands(more ...*cobra.Command) []*cobra.Command {
 	list := append([]*cobra.Command{
 		p.listCommand(), p.showCommand(), p.pauseCommand(), p.resumeCommand(), p.setCommand(), p.resetCommand(), p.purgeCommand(),
 	}, more...)
@@ -118,7 +118,7 @@ func (p *parts[N, V, P, S]) commands(more ...*cobra.Command) []*cobra.Command {
 	return list
 }
 
-func (p *parts[N, V, P, S]) showCommand() *cobra.Command {
+func (p *parts[N, V, P]) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show BUCKET " + p.arg(),
 		Short: p.text("Show one $"),

@@ -21,7 +21,7 @@ import (
 
 // onPart returns the RunE of a command that carries out an operation on the flow or group after BUCKET. The command prints the text that say makes of
 // the response. Without a say, or with --json, it prints the flow or group after the change.
-func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P, S], op *httpapi.Operation[In, *V], ask func(cmd *cobra.Command, args []string) (In, error), say func(o opsview.Outcome, name string) string) func(*cobra.Command, []string) error {
+func onPart[N httpapi.PartName, V any, P viewOf[V], In any](p *parts[N, V, P], op *httpapi.Operation[In, *V], ask func(cmd *cobra.Command, args []string) (In, error), say func(o opsview.Outcome, name string) string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		in, err := ask(cmd, args)
 		if err != nil {
@@ -41,7 +41,7 @@ func onPart[N httpapi.PartName, V any, P viewOf[V], S, In any](p *parts[N, V, P,
 }
 
 // told prints the result of a change, or as JSON the changed flow or group.
-func (p *parts[N, V, P, S]) told(view P, said string) error {
+func (p *parts[N, V, P]) told(view P, said string) error {
 	if p.json {
 		return p.printOne(view)
 	}
@@ -52,16 +52,16 @@ func (p *parts[N, V, P, S]) told(view P, said string) error {
 }
 
 // just returns the input of a request that has nothing but the flow or group.
-func (p *parts[N, V, P, S]) just(cmd *cobra.Command, args []string) (N, error) { //nolint:unparam // as all that ask
+func (p *parts[N, V, P]) just(cmd *cobra.Command, args []string) (N, error) { //nolint:unparam // as all that ask
 	return p.one(cmd, args), nil
 }
 
 // createFlag adds --create to a command that changes a flow or group.
-func (p *parts[N, V, P, S]) createFlag(cmd *cobra.Command, create *bool) {
+func (p *parts[N, V, P]) createFlag(cmd *cobra.Command, create *bool) {
 	cmd.Flags().BoolVar(create, "create", false, p.text("also where the bucket has no $ of this name now: before its first job"))
 }
 
-func (p *parts[N, V, P, S]) pauseCommand() *cobra.Command {
+func (p *parts[N, V, P]) pauseCommand() *cobra.Command {
 	var reason string
 	var create bool
 	cmd := &cobra.Command{
@@ -83,7 +83,7 @@ because its name may be mistyped.`),
 	return cmd
 }
 
-func (p *parts[N, V, P, S]) resumeCommand() *cobra.Command {
+func (p *parts[N, V, P]) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume BUCKET " + p.arg(),
 		Short:   p.text("Let a paused $ run again"),
@@ -149,7 +149,7 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 
 // flags returns the settings that `flow set` and `group set` take as one value each. Headers and secrets have no help in their tags: they have flags of
 // their own, which name files and variables, so that no credential is on the command line.
-func (p *parts[N, V, P, S]) flags() []*setting.Key {
+func (p *parts[N, V, P]) flags() []*setting.Key {
 	return slices.DeleteFunc(setting.Changes(reflect.TypeFor[shaper.OwnFlow]()), func(k *setting.Key) bool {
 		return k.Help == "" || !slices.Contains(p.settings, shaper.FlowSetting(k.Path))
 	})
@@ -166,7 +166,7 @@ bucket's url.
 Secrets are given in these forms only. ` + "`$ show`" + ` numbers the secrets of a flow and shows the
 fingerprint of each: the first 12 digits of its SHA-256.`
 
-func (p *parts[N, V, P, S]) setCommand() *cobra.Command {
+func (p *parts[N, V, P]) setCommand() *cobra.Command {
 	var own ownDelivery
 	var create bool
 	cmd := &cobra.Command{
@@ -207,7 +207,7 @@ settings needs --create, because its name may be mistyped.`),
 }
 
 // tellReset names the command that reverts a change. There is none for secrets that were added or removed.
-func (p *parts[N, V, P, S]) tellReset(cmd *cobra.Command, args []string, patch map[string]any) error {
+func (p *parts[N, V, P]) tellReset(cmd *cobra.Command, args []string, patch map[string]any) error {
 	command := fmt.Sprintf("%s reset %s %s", p.kind, args[0], shellword.Quote(args[1]))
 	resets := false
 	for _, name := range p.settings {
@@ -226,7 +226,7 @@ func (p *parts[N, V, P, S]) tellReset(cmd *cobra.Command, args []string, patch m
 }
 
 // patchOf returns the body of a patch from the flags that are set.
-func (p *parts[N, V, P, S]) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
+func (p *parts[N, V, P]) patchOf(cmd *cobra.Command, own *ownDelivery) (body map[string]any, err error) {
 	var patch operator.FlowPatch // to check them
 	body, err = given(cmd, p.flags(), func(path, text string) error { return patch.Put(shaper.FlowSetting(path), text) })
 	if err != nil {
@@ -241,7 +241,7 @@ func (p *parts[N, V, P, S]) patchOf(cmd *cobra.Command, own *ownDelivery) (body 
 	return body, nil
 }
 
-func (p *parts[N, V, P, S]) resetCommand() *cobra.Command {
+func (p *parts[N, V, P]) resetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset BUCKET " + p.arg() + " [SETTING...]",
 		Short: p.text("Return a $ to the settings of its bucket"),
@@ -267,7 +267,7 @@ stays. To reset a setting that was not set is harmless.`),
 }
 
 // clear returns a patch that removes the settings named after BUCKET and FLOW.
-func (p *parts[N, V, P, S]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatch[N], err error) {
+func (p *parts[N, V, P]) clear(cmd *cobra.Command, args []string) (in httpapi.PartPatch[N], err error) {
 	body := map[string]any{}
 	for _, name := range args[2:] {
 		if !slices.Contains(p.settings, shaper.FlowSetting(name)) {
@@ -279,14 +279,14 @@ func (p *parts[N, V, P, S]) clear(cmd *cobra.Command, args []string) (in httpapi
 }
 
 // patching returns the ask of a change of settings.
-func (p *parts[N, V, P, S]) patching(settings map[string]any, create bool) func(*cobra.Command, []string) (httpapi.PartPatch[N], error) {
+func (p *parts[N, V, P]) patching(settings map[string]any, create bool) func(*cobra.Command, []string) (httpapi.PartPatch[N], error) {
 	return func(cmd *cobra.Command, args []string) (httpapi.PartPatch[N], error) {
 		body, err := json.Marshal(settings)
 		return httpapi.PartPatch[N]{Part: p.one(cmd, args), MayCreate: httpapi.MayCreate{Create: create}, Settings: body}, err
 	}
 }
 
-func (p *parts[N, V, P, S]) settingNames() string {
+func (p *parts[N, V, P]) settingNames() string {
 	names := make([]string, len(p.settings))
 	for i, setting := range p.settings {
 		names[i] = string(setting)
@@ -294,7 +294,7 @@ func (p *parts[N, V, P, S]) settingNames() string {
 	return strings.Join(names, ", ")
 }
 
-func (p *parts[N, V, P, S]) purgeCommand() *cobra.Command {
+func (p *parts[N, V, P]) purgeCommand() *cobra.Command {
 	var flags purgeFlags
 	long := `Drop all jobs of one flow that wait, for good. There is no way back. None of them
 departs from the first moment on; what is in flight is left, and jobs that come

@@ -25,7 +25,7 @@ func (o *ownDelivery) flags(cmd *cobra.Command) {
 }
 
 // ownDelivery checks these flags and puts them into the body of a patch, except the secrets to remove.
-func (p *parts[N, V, P, S]) ownDelivery(cmd *cobra.Command, own *ownDelivery, patch *operator.FlowPatch, body map[string]any) error {
+func (p *parts[N, V, P]) ownDelivery(cmd *cobra.Command, own *ownDelivery, patch *operator.FlowPatch, body map[string]any) error {
 	if len(own.secrets) > 0 && len(own.add)+len(own.remove) > 0 {
 		return wrongUsage(cmd, "--secret replaces all secrets: give it without --add-secret and --remove-secret")
 	}
@@ -65,7 +65,7 @@ func (p *parts[N, V, P, S]) ownDelivery(cmd *cobra.Command, own *ownDelivery, pa
 
 // nameRemoved puts the fingerprints of the secrets to remove into the body of a patch. It resolves numbers to fingerprints, so that a repeated patch
 // removes no other secret.
-func (p *parts[N, V, P, S]) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery, body map[string]any) error {
+func (p *parts[N, V, P]) nameRemoved(cmd *cobra.Command, args []string, own *ownDelivery, body map[string]any) error {
 	var known *opsview.Settings
 	prints := make([]string, 0, len(own.remove))
 	for _, text := range own.remove {
@@ -98,7 +98,7 @@ func (p *parts[N, V, P, S]) nameRemoved(cmd *cobra.Command, args []string, own *
 }
 
 // shownSettings returns the own settings of a flow or a group.
-func (p *parts[N, V, P, S]) shownSettings(cmd *cobra.Command, bucket, name string) (*opsview.Settings, error) {
+func (p *parts[N, V, P]) shownSettings(cmd *cobra.Command, bucket, name string) (*opsview.Settings, error) {
 	var view *V
 	err := p.withAPI(cmd.Context(), func(ctx context.Context, c *api) (err error) {
 		view, err = call(ctx, c, p.ops.Show, p.of(bucket, name, p.groupOf(cmd)))

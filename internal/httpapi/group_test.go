@@ -161,7 +161,7 @@ func TestGroupsByAPI(t *testing.T) {
 	a.lacks("flow")
 	ops.do("GET", group+"?group=c", "").want(200, "").has("waiting", float64(1))
 
-	for _, path := range []string{group, group + "-settings", group + "?flow=1", flow + "?flow=1"} {
+	for _, path := range []string{group, group + "?flow=1", flow + "?flow=1"} {
 		wantField(t, ops.do("GET", path, ""), "group")
 	}
 	wantField(t, ops.do("GET", flow+"?group=a+b", ""), "flow")
@@ -176,26 +176,26 @@ func TestGroupsByAPI(t *testing.T) {
 func TestGroupSettingsByAPI(t *testing.T) {
 	t.Parallel()
 	ops := groupStation(t)
-	const path, group = "/v1/buckets/grouped/group-settings?group=a+b", "/v1/buckets/grouped/group?group=a+b"
+	const group, flow = "/v1/buckets/grouped/group?group=a+b", "/v1/buckets/grouped/flow?flow=1&group="
 	is := func(path, want string) {
 		t.Helper()
-		must.Equal(t, fmt.Sprint(ops.do("GET", path, "").want(200, "").json), "map["+want+"]", "settings, want %s", want)
+		must.Equal(t, fmt.Sprint(ops.do("GET", path, "").want(200, "").json["settings"]), "map["+want+"]", "settings, want %s", want)
 	}
-	is(path, "")
-	ops.do("PUT", path, `{"rate":"5/s","burst":2,"weight":3}`).want(200, "").has("group", "a b")
-	is(path, "burst:2 rate:5/s weight:3")
+	is(group, "")
+	ops.do("PUT", group, `{"rate":"5/s","burst":2,"weight":3}`).want(200, "").has("group", "a b")
+	is(group, "burst:2 rate:5/s weight:3")
 	ops.do("PATCH", group, `{"capacity":0,"burst":null,"max_in_flight":4}`).want(200, "")
-	is(path, "capacity:0 max_in_flight:4 rate:5/s weight:3")
-	ops.do("PUT", path, `{"weight":2}`).want(200, "")
-	is(path, "weight:2")
-	is("/v1/buckets/grouped/group-settings?group=c", "")
-	is("/v1/buckets/grouped/flow-settings?flow=1&group=a+b", "")
-	ops.do("PUT", "/v1/buckets/grouped/flow-settings?flow=1&group=a+b", `{"weight":5}`).want(200, "")
-	is("/v1/buckets/grouped/flow-settings?flow=1&group=a+b", "weight:5")
-	is("/v1/buckets/grouped/flow-settings?flow=1&group=c", "")
+	is(group, "capacity:0 max_in_flight:4 rate:5/s weight:3")
+	ops.do("PUT", group, `{"weight":2}`).want(200, "")
+	is(group, "weight:2")
+	is("/v1/buckets/grouped/group?group=c", "")
+	is(flow+"a+b", "")
+	ops.do("PUT", flow+"a+b", `{"weight":5}`).want(200, "")
+	is(flow+"a+b", "weight:5")
+	is(flow+"c", "")
 	for range 2 {
-		ops.do("DELETE", path, "").want(200, "")
-		is(path, "")
+		ops.do("DELETE", group, "").want(200, "")
+		is(group, "")
 	}
 	for body, field := range map[string]string{
 		`{"rate":"0/s"}`: "rate", `{"weight":0}`: "weight", `{"capacity":-1}`: "capacity", `{"rate":"1/h","burst":10000}`: "burst", `{}`: "body",
@@ -203,5 +203,5 @@ func TestGroupSettingsByAPI(t *testing.T) {
 	} {
 		wantField(t, ops.do("PATCH", group, body), field)
 	}
-	is(path, "")
+	is(group, "")
 }

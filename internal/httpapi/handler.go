@@ -80,13 +80,22 @@ func newHandler(routes []route, elsewhere map[string][]route, a *access, b *boun
 // noHandler is the handler of routes of which only the pattern counts.
 func noHandler(http.ResponseWriter, *http.Request) {}
 
-// orProblem serves the routes of mux, and turns its 404 and 405 into problems. For a path that only another program serves, the problem names that
-// program.
+// orProblem serves the routes of mux, and turns its 404, its 405 and its redirects into problems. For a path that only another program serves, the
+// problem names that program, and for an address that was removed the new one.
 func orProblem(mux *http.ServeMux, others map[string]*http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		clean := isClean(r.URL.EscapedPath())
 		other, pattern := mux.Handler(r)
-		if pattern != "" {
+		if pattern != "" && clean {
 			mux.ServeHTTP(w, r)
+			return
+		}
+		if now := newAddress(r); now != "" {
+			newFault(codeUnknownRoute, "this address was removed, because the query names flows and groups: use %s %s", r.Method, now).write(w, r)
+			return
+		}
+		if !clean {
+			newFault(codeUnknownRoute, `the path has an empty part, "." or "..": percent-encode each name in it`).write(w, r)
 			return
 		}
 		elsewhere := ""

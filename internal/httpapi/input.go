@@ -89,11 +89,7 @@ func readParameters(r *http.Request, fields []field, in reflect.Value, strict bo
 		case inPath:
 			in.FieldByIndex(f.index).SetString(r.PathValue(f.name))
 		case inQuery:
-			texts, given := query[f.name]
-			if text := r.PathValue(f.name); text != "" { // of an operation that is at a path too
-				texts, given = []string{text}, true
-			}
-			if given {
+			if texts, given := query[f.name]; given {
 				d.parameter(f, in.FieldByIndex(f.index), texts, strict)
 			} else if f.required {
 				d.fail(f.name, "is missing: name the "+f.name+" as ?"+f.name+"=")

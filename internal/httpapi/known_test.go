@@ -13,9 +13,9 @@ func TestUnknownFlowsAndGroupsByAPI(t *testing.T) {
 		on                  *server
 		one, settings, code string
 	}{
-		"flow":            {flows, "/v1/buckets/flowing/flow%s?flow=typo", "/v1/buckets/flowing/flow-settings?flow=typo2", "unknown-flow"},
-		"flow of a group": {groups, "/v1/buckets/grouped/flow%s?flow=2&group=c", "/v1/buckets/grouped/flow-settings?flow=3&group=c", "unknown-flow"},
-		"group":           {groups, "/v1/buckets/grouped/group%s?group=typo", "/v1/buckets/grouped/group-settings?group=typo2", "unknown-group"},
+		"flow":            {flows, "/v1/buckets/flowing/flow%s?flow=typo", "/v1/buckets/flowing/flow?flow=typo2", "unknown-flow"},
+		"flow of a group": {groups, "/v1/buckets/grouped/flow%s?flow=2&group=c", "/v1/buckets/grouped/flow?flow=3&group=c", "unknown-flow"},
+		"group":           {groups, "/v1/buckets/grouped/group%s?group=typo", "/v1/buckets/grouped/group?group=typo2", "unknown-group"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one, pause := strings.Replace(of.one, "%s", "", 1), strings.Replace(of.one, "%s", "/pause", 1)

@@ -47,7 +47,7 @@ func TestAKeyCannotMakeAFlowThatHasToExist(t *testing.T) {
 	if second := a.json["results"].([]any)[1].(map[string]any); second["status"] != float64(404) || second["code"] != "unknown-flow" {
 		t.Errorf("in a batch: %s", a.text)
 	}
-	a = api.as("admin", "DELETE", "/v1/buckets/roomy/flow-settings?flow=acme", "").want(200, "")
+	a = api.as("admin", "DELETE", acme, "").want(200, "")
 	a.has("missing", true)
 	a.has("waiting", float64(3))
 }

@@ -42,9 +42,6 @@ const maxControlBytes = 64 << 10
 type Described struct {
 	ID, Method, Path, Summary, Description, Answer string
 
-	Beside     bool // it is another path of an operation
-	Deprecated bool // and one that the next version does not have
-
 	Commands     []string
 	Tags         []string // the servers that have it: producer, operator
 	Roles        []apikey.Role

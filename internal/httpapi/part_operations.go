@@ -6,10 +6,10 @@ import (
 
 	"github.com/tundish-io/tundish/internal/apikey"
 	"github.com/tundish-io/tundish/internal/opsview"
-	"github.com/tundish-io/tundish/shaper"
 )
 
-// PartName names a flow or a group. A parameter of the query has the name, because it may be any text.
+// PartName names a flow or a group. The name is a parameter of the query, because it may be any text: also "", ".", ".." and "a/b". In a path, clients,
+// proxies and net/http rewrite such names, so that /flows/../pause would pause the bucket.
 type PartName interface {
 	FlowName | GroupName
 	part() (bucket, name string)
@@ -150,26 +150,24 @@ type FlowRemove struct {
 	Cursor string `json:"cursor" in:"query"`
 }
 
-// PartOperations are the operations that flows and groups have both: N names one, V shows it, and S its own settings.
-type PartOperations[N PartName, V, S any] struct {
-	Show         *Operation[N, *V]
-	Set          *Operation[PartPatch[N], *V]
-	Replace      *Operation[PartReplacement[N], *V]
-	Reset        *Operation[N, *V]
-	Pause        *Operation[PartPause[N], *V]
-	Resume       *Operation[N, *V]
-	Purge        *Operation[PartPurge[N], *opsview.Purge]
-	ShowSettings *Operation[N, *S]
+// PartOperations are the operations that flows and groups have both: N names one, and V shows it.
+type PartOperations[N PartName, V any] struct {
+	Show    *Operation[N, *V]
+	Set     *Operation[PartPatch[N], *V]
+	Replace *Operation[PartReplacement[N], *V]
+	Reset   *Operation[N, *V]
+	Pause   *Operation[PartPause[N], *V]
+	Resume  *Operation[N, *V]
+	Purge   *Operation[PartPurge[N], *opsview.Purge]
 }
 
 var (
 	partFaults = []code{codeNoFlows, codeNoGroups}
 
 	// FlowOperations are the operations of flows, in addition to ListFlows, ReleaseFlow, EnableFlow and RemoveFlow.
-	FlowOperations = partOperations[FlowName, opsview.Flow, opsview.Settings]("flow", "A flow without jobs has zeros: any name may be that of a flow.",
+	FlowOperations = partOperations[FlowName, opsview.Flow]("flow", `Any text may name a flow: one without jobs has zeros. Secrets are never shown, only their number and their
+fingerprints. Headers are shown by name only, and the URL by its origin only: `+"`/***`"+` stands for a path and a query.`,
 		"As for a bucket: its jobs are admitted, and other flows are not delayed.", "As for a bucket.",
-		`Secrets are never shown, only their number and their fingerprints. Headers are shown by name only, and the URL by its origin only: `+"`/***`"+`
-stands for a path and a query.`,
 		"`url`, `headers` and `secrets` stay unless they are named,"+`
 because no client can read them to send them again; null removes them. A pause stays.
 
@@ -178,58 +176,53 @@ bucket has one. `+"`headers` replace those of a job, and `secrets` sign (Standar
 sent only to the origin of `+"`url`"+` or, without one, of the bucket's URL: no other receiver sees them.`)
 
 	// GroupOperations are the operations of groups, in addition to ListGroups.
-	GroupOperations = partOperations[GroupName, opsview.Group, shaper.OwnBounds]("group",
-		"Its waiting jobs and its jobs in flight are those of all its flows. A group without jobs has zeros: any name may be that of a group.",
+	GroupOperations = partOperations[GroupName, opsview.Group]("group",
+		"It counts the waiting jobs and the jobs in flight of all its flows. Any text may name a group: one without jobs has zeros.",
 		"As for a bucket, for all its flows: their jobs are admitted, and other groups are not delayed.", "As for a bucket, flow by flow.",
-		"A group has no settings for deliveries: its flows have them.", "A pause stays.")
+		"A group has no settings for deliveries: its flows have them. A pause stays.")
 )
 
 // partOperations returns the operations of flows or groups. The parameters are the texts that differ between the two.
-func partOperations[N PartName, V, S any](kind, show, pause, purge, showSettings, putSettings string) PartOperations[N, V, S] {
-	id := func(verb, rest string) string { return verb + strings.ToUpper(kind[:1]) + kind[1:] + rest }
+func partOperations[N PartName, V any](kind, show, pause, purge, replace string) PartOperations[N, V] {
+	id := func(verb string) string { return verb + strings.ToUpper(kind[:1]) + kind[1:] }
 	path := "/v1/buckets/{bucket}/" + kind
 	text := func(text string) string { return strings.ReplaceAll(text, "$", kind) }
-	return PartOperations[N, V, S]{
+	return PartOperations[N, V]{
 		Show: &Operation[N, *V]{
-			ID: id("show", ""), Method: "GET", Path: path, Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
+			ID: id("show"), Method: "GET", Path: path, Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
 			Commands: []string{text("$ show")},
 			Summary:  text("Show one $"), Description: show,
 		},
 		Set: &Operation[PartPatch[N], *V]{
-			ID: id("set", ""), Method: "PATCH", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+			ID: id("set"), Method: "PATCH", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ set"), text("$ reset")},
 			Summary:  text("Change settings of one $, over those of all $s of its bucket"),
 			Description: text(`Settings that are not named stay; null returns a setting to that of all $s. The change holds from the next departure
 on, until it is deleted. Safe to repeat.`),
 		},
 		Pause: &Operation[PartPause[N], *V]{
-			ID: id("pause", ""), Method: "POST", Path: path + "/pause", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults, OptionalBody: true,
+			ID: id("pause"), Method: "POST", Path: path + "/pause", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults, OptionalBody: true,
 			Commands: []string{text("$ pause")},
 			Summary:  text("Stop departures of one $"), Description: pause,
 		},
 		Resume: &Operation[N, *V]{
-			ID: id("resume", ""), Method: "POST", Path: path + "/resume", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults,
+			ID: id("resume"), Method: "POST", Path: path + "/resume", Roles: []apikey.Role{apikey.RoleOperate}, Faults: partFaults,
 			Commands: []string{text("$ resume")},
 			Summary:  text("Let a $ run again, at its pace"),
 		},
 		Purge: &Operation[PartPurge[N], *opsview.Purge]{
-			ID: id("purge", ""), InParts: true, Method: "POST", Path: path + "/purge", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+			ID: id("purge"), InParts: true, Method: "POST", Path: path + "/purge", Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ purge")},
 			Answer:   "The purge is done, or the jobs are counted.",
 			Summary:  text("Drop all waiting jobs of one $, for good"), Description: purge,
 		},
-		ShowSettings: &Operation[N, *S]{ // a flow or group shows these too
-			ID: id("show", "Settings"), Method: "GET", Path: path, Roles: []apikey.Role{apikey.RoleRead}, Faults: partFaults,
-			Answer:  text("The settings; empty if the $ has none."),
-			Summary: text("Show the settings that one $ has of its own"), Description: showSettings,
-		},
 		Replace: &Operation[PartReplacement[N], *V]{
-			ID: id("replace", ""), Method: "PUT", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+			ID: id("replace"), Method: "PUT", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Summary:     text("Replace the settings that one $ has of its own"),
-			Description: text("Settings that are not named return to those of all $s. ") + putSettings,
+			Description: text("Settings that are not named return to those of all $s. ") + replace,
 		},
 		Reset: &Operation[N, *V]{
-			ID: id("reset", ""), Method: "DELETE", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
+			ID: id("reset"), Method: "DELETE", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ reset")},
 			Summary:  text("Return one $ to the settings of its bucket"), Description: "A pause stays.",
 		},

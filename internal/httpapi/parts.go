@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/tundish-io/tundish/internal/opsview"
@@ -52,25 +50,12 @@ func (o *ops) flowRoutes() []route {
 		bind(o.fault, EnableFlow, o.enableFlow),
 		bind(o.fault, RemoveFlow, o.removeFlow),
 	)
-	return append(slices.Concat(one, named(one, "flow", "flows/{flow}", "ByName"), named(one, "flow", "groups/{group}/flows/{flow}", "InGroup"), p.formerRoutes(FlowOperations)),
+	return append(one,
 		few(o.lists, bind(o.fault, ListFlows, o.listFlows)),
 		few(o.lists, bind(o.fault, PutFlows, func(r *http.Request, in *FlowLines) (*FlowsPut, error) {
 			return o.putFlows(r, in, p.patchMember, func() operator.FlowPatch { return p.newPatch(true) })
 		})),
 	)
-}
-
-// named are the routes of one flow or group with its name in the path. At the path itself stand what shows it and what changes its settings. The
-// routes with the name in the query stay: clients and proxies change a path that has ".", ".." or "/" for a name.
-func named(routes []route, kind, at, suffix string) (list []route) {
-	for _, r := range routes {
-		before, rest, _ := strings.Cut(r.path, "/"+kind)
-		op := *r.op
-		op.Path, op.ID, op.Beside = before+"/"+at+rest, op.ID+suffix, true
-		r.path, r.op = op.Path, &op
-		list = append(list, r)
-	}
-	return list
 }
 
 func (o *ops) groupRoutes() []route {
@@ -79,12 +64,11 @@ func (o *ops) groupRoutes() []route {
 		control: func(b operator.BucketControl, of GroupName) partControl { return b.Group(of.Group) },
 		own:     func(view *opsview.Group) *shaper.OwnBounds { return &view.Settings },
 	}
-	one := p.routes(GroupOperations)
-	return append(slices.Concat(one, named(one, "group", "groups/{group}", "ByName"), p.formerRoutes(GroupOperations)), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
+	return append(p.routes(GroupOperations), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
 }
 
 // routes returns the routes that flows and groups have in common.
-func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
+func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V]) []route {
 	return []route{
 		bind(p.fault, ops.Show, p.show),
 		bind(p.fault, ops.Set, p.set),
@@ -94,20 +78,6 @@ func (p *parts[N, V, P, S]) routes(ops PartOperations[N, V, S]) []route {
 		bind(p.fault, ops.Replace, p.replace),
 		bind(p.fault, ops.Reset, p.reset),
 	}
-}
-
-// formerRoutes returns the routes of the settings by their deprecated paths.
-func (p *parts[N, V, P, S]) formerRoutes(ops PartOperations[N, V, S]) []route {
-	list := []route{bind(p.fault, ops.ShowSettings, p.showSettings), bind(p.fault, ops.Replace, p.replace), bind(p.fault, ops.Reset, p.reset)}
-	for i, verb := range []string{"show", "put", "delete"} {
-		r := &list[i]
-		op := *r.op
-		op.ID = verb + strings.ToUpper(p.kind[:1]) + p.kind[1:] + "Settings"
-		op.Path, op.Beside, op.Deprecated = r.path+"-settings", true, true
-		r.serve = deprecated(r.path, r.serve)
-		r.path, r.op = op.Path, &op
-	}
-	return list
 }
 
 func (o *ops) listFlows(r *http.Request, in *FlowQuery) (*FlowList, error) {
@@ -304,12 +274,6 @@ func (p *parts[N, V, P, S]) replace(r *http.Request, in *PartReplacement[N]) (*V
 		_, err := part.Set(ctx, patch)
 		return opsview.Outcome{}, err
 	})
-}
-
-// showSettings returns the own settings of a flow or group.
-func (p *parts[N, V, P, S]) showSettings(r *http.Request, of *N) (*S, error) {
-	view, err := p.show(r, of)
-	return p.own(view), err
 }
 
 // reset removes all own settings of one flow or group.

@@ -78,9 +78,7 @@ func TestFlowsByAPI(t *testing.T) {
 	a.has("flow", "c")
 	ops.do("POST", "/v1/buckets/flowing/purge", `{"confirm":"flowing"}`).want(200, "").has("purged", float64(1))
 
-	for _, path := range []string{flow, flow + "-settings"} {
-		wantField(t, ops.do("GET", path, ""), "flow")
-	}
+	wantField(t, ops.do("GET", flow, ""), "flow")
 	wantField(t, ops.do("GET", "/v1/buckets/flowing/flows?limit=0", ""), "limit")
 	wantField(t, ops.do("GET", "/v1/buckets/flowing/flows?cursor=x", ""), "cursor")
 	wantField(t, ops.do("POST", flow+"/pause?flow="+strings.Repeat("x", shaper.MaxFlowBytes+1), ""), "flow")
@@ -92,17 +90,17 @@ func TestFlowsByAPI(t *testing.T) {
 func TestFlowSettingsByAPI(t *testing.T) {
 	t.Parallel()
 	ops := flowStation(t)
-	const path, flow = "/v1/buckets/flowing/flow-settings?flow=a+b", "/v1/buckets/flowing/flow?flow=a+b"
+	const flow = "/v1/buckets/flowing/flow?flow=a+b"
 	is := func(want string) {
 		t.Helper()
-		a := ops.do("GET", path, "").want(200, "")
-		must.Equal(t, fmt.Sprint(a.json), "map["+want+"]", "settings, want %s", want)
+		a := ops.do("GET", flow, "").want(200, "")
+		must.Equal(t, fmt.Sprint(a.json["settings"]), "map["+want+"]", "settings, want %s", want)
 		if strings.Contains(a.text, "whsec") {
 			t.Errorf("a secret is told: %s", a.text)
 		}
 	}
 	is("")
-	a := ops.do("PUT", path, `{"rate":"5/s","burst":2,"weight":3,"url":"https://example.com/","headers":{"X-A":"b"},"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"]}`).want(200, "")
+	a := ops.do("PUT", flow, `{"rate":"5/s","burst":2,"weight":3,"url":"https://example.com/","headers":{"X-A":"b"},"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"]}`).want(200, "")
 	if strings.Contains(a.text, "whsec") {
 		t.Errorf("a secret is told: %s", a.text)
 	}
@@ -110,12 +108,12 @@ func TestFlowSettingsByAPI(t *testing.T) {
 	is("burst:2 headers:[X-A] rate:5/s " + two + " url:https://example.com/ weight:3")
 	ops.do("PATCH", flow, `{"capacity":0,"burst":null,"headers":null}`).want(200, "")
 	is("capacity:0 rate:5/s " + two + " url:https://example.com/ weight:3")
-	ops.do("PUT", path, `{"max_in_flight":4}`).want(200, "") // what nobody can read to send it again stays
+	ops.do("PUT", flow, `{"max_in_flight":4}`).want(200, "") // what nobody can read to send it again stays
 	is("max_in_flight:4 " + two + " url:https://example.com/")
 	ops.do("PATCH", flow, `{"secrets":null,"url":null}`).want(200, "")
 	is("max_in_flight:4")
 	for range 2 {
-		ops.do("DELETE", path, "").want(200, "")
+		ops.do("DELETE", flow, "").want(200, "")
 		is("")
 	}
 	for body, field := range map[string]string{
@@ -127,7 +125,7 @@ func TestFlowSettingsByAPI(t *testing.T) {
 		wantField(t, ops.do("PATCH", flow, body), field)
 	}
 	is("")
-	wantField(t, ops.do("PUT", "/v1/buckets/flowing/flow-settings", `{"weight":1}`), "flow")
+	wantField(t, ops.do("PUT", "/v1/buckets/flowing/flow", `{"weight":1}`), "flow")
 }
 
 // Secrets of a flow come and go one by one. A request that is sent twice makes the change once.
@@ -190,18 +188,18 @@ func TestReferencesInSettingsOfAFlow(t *testing.T) {
 			t.Errorf("%s: %s", body, a.text)
 		}
 	}
-	must.Equal(t, ops.do("GET", "/v1/buckets/flowing/flow-settings?flow=a+b", "").want(200, "").text, "{}\n", "the settings are")
+	must.Equal(t, fmt.Sprint(ops.do("GET", "/v1/buckets/flowing/flow?flow=a+b", "").want(200, "").json["settings"]), "map[]", "the settings are")
 }
 
 // What a flow's deliveries carry is shown to nobody, whatever his role.
 func TestCredentialsOfAFlowAreNotShown(t *testing.T) {
 	t.Parallel()
 	ops := flowStation(t)
-	const path, flow = "/v1/buckets/flowing/flow-settings?flow=a+b", "/v1/buckets/flowing/flow?flow=a+b"
-	set := func(fields string) *answer { return ops.do("PUT", path, "{"+fields+"}").want(200, "") }
+	const flow = "/v1/buckets/flowing/flow?flow=a+b"
+	set := func(fields string) *answer { return ops.do("PUT", flow, "{"+fields+"}").want(200, "") }
 	answers := []*answer{
 		set(`"url":"https://EXAMPLE.com:443/services/hunter2?token=hunter2","headers":{"X-B":"hunter2","Authorization":"Bearer hunter2"}`),
-		ops.do("GET", path, ""), ops.do("GET", flow, ""), ops.do("GET", "/v1/buckets/flowing/flows", ""), ops.do("PATCH", flow, `{"weight":2}`),
+		ops.do("GET", flow, ""), ops.do("GET", "/v1/buckets/flowing/flows", ""), ops.do("PATCH", flow, `{"weight":2}`),
 	}
 	for _, a := range answers {
 		if a.want(200, ""); strings.Contains(a.text, "hunter2") || !strings.Contains(a.text, `"url":"https://example.com/***","headers":["Authorization","X-B"]`) {
@@ -216,7 +214,8 @@ func TestCredentialsOfAFlowAreNotShown(t *testing.T) {
 		"https://example.com/?hunter2": "https://example.com/***", "https://example.com/a": "https://example.com/***",
 	} {
 		set(`"url":"` + url + `"`)
-		ops.do("GET", path, "").want(200, "").has("url", shown)
+		settings, _ := ops.do("GET", flow, "").want(200, "").json["settings"].(map[string]any)
+		must.Equal(t, settings["url"], any(shown), "the URL %s is shown", url)
 	}
 }
 
@@ -305,22 +304,4 @@ func TestEnableByAPI(t *testing.T) {
 	}
 	ops.do("POST", "/v1/buckets/flowing/flow/enable", "").want(400, "")
 	ops.do("POST", "/v1/buckets/flowing/group/enable?group=a", "").want(404, "")
-}
-
-// The paths of the version before say that they are, and which ones to use.
-func TestFormerPathsAreDeprecated(t *testing.T) {
-	t.Parallel()
-	ops := serve(t, httpapi.NewOps(httpapi.OpsConfig{Buckets: newOperator(t, connect(t, redistest.Start(t).URL()), nil, buckets(t))}))
-	for _, method := range []string{"GET", "PUT", "DELETE"} {
-		for _, kind := range []string{"flow", "group"} {
-			path := "/v1/buckets/x/" + kind
-			if a := ops.do(method, path+"-settings?"+kind+"=a", "{}"); a.header.Get("Deprecation") != "@1795737600" ||
-				a.header.Get("Link") != "<"+path+"?"+kind+`=a>; rel="successor-version"` {
-				t.Errorf("%s %s-settings: %v", method, kind, a.header)
-			}
-			if a := ops.do(method, path+"?"+kind+"=a", "{}"); a.header.Get("Deprecation") != "" {
-				t.Errorf("%s %s: %v", method, kind, a.header)
-			}
-		}
-	}
 }

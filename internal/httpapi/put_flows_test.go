@@ -81,28 +81,3 @@ func TestManyFlowsInOneCall(t *testing.T) {
 	ops.putLines("flowing", lines(`,"secrets":null,"headers":null`)).want(200, "")
 	want("map[url:https://c1999.example/***]")
 }
-
-// A flow is at a path of its own, and in its group. What stands in the query stays, also for names that a path cannot have.
-func TestAFlowIsAtItsPath(t *testing.T) {
-	t.Parallel()
-	ops := flowStation(t)
-	const flows, name = "/v1/buckets/flowing/flows/", "a%20b"
-	ops.do("GET", flows+name, "").want(200, "").has("waiting", float64(1))
-	ops.do("GET", flows+name+"?flow=c", "").want(200, "").has("flow", "a b") // the path goes before
-	ops.do("PUT", flows+"new%2Fone", `{"rate":"5/s","weight":3}`).want(200, "").has("flow", "new/one")
-	ops.do("PATCH", flows+"new%2Fone", `{"weight":null}`).want(200, "")
-	if a := ops.do("GET", "/v1/buckets/flowing/flow?flow=new/one", "").want(200, ""); fmt.Sprint(a.json["settings"]) != "map[rate:5/s]" {
-		t.Errorf("settings %v", a.json["settings"])
-	}
-	ops.do("PATCH", flows+"unknown", `{"weight":1}`).want(404, "unknown-flow")
-	ops.do("PATCH", flows+"unknown?create=true", `{"weight":1}`).want(200, "")
-	ops.do("POST", flows+name+"/pause", `{"reason":"r"}`).want(200, "")
-	ops.do("POST", flows+name+"/resume", "").want(200, "").has("changed", true)
-	ops.do("POST", flows+name+"/release", "").want(200, "").has("changed", false)
-	ops.do("POST", flows+name+"/enable", "").want(200, "").has("changed", false)
-	ops.do("POST", flows+name+"/purge", `{"confirm":"a b"}`).want(200, "").has("purged", float64(1))
-	ops.do("DELETE", flows+"new%2Fone", "").want(200, "").has("changed", true)
-	ops.do("DELETE", "/v1/buckets/flowing/flow-settings?flow=unknown", "").want(200, "").has("changed", true)
-	ops.do("GET", "/v1/buckets/flowing/groups/g/flows/f", "").want(409, "no-groups")
-	ops.do("GET", "/v1/buckets/flowing/groups/g", "").want(409, "no-groups")
-}

@@ -24,14 +24,11 @@ func (s *schemas) operation(op *httpapi.Described) (*yaml.Node, error) {
 		roles[i] = string(role)
 	}
 	put(n, "security", list(yaml.FlowStyle, short("key", list(yaml.FlowStyle, roles...))))
-	if op.Deprecated {
-		put(n, "deprecated", true)
-	}
 	put(n, "summary", op.Summary)
 	if op.Description != "" {
 		put(n, "description", op.Description)
 	}
-	in, err := s.input(op.In, op.Path)
+	in, err := s.input(op.In)
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +128,8 @@ type input struct {
 	mediaType  string
 }
 
-func (s *schemas) input(t reflect.Type, path string) (*input, error) {
-	r := inputReader{schemas: s, path: path, in: &input{mediaType: "application/json"}, properties: mapping()}
+func (s *schemas) input(t reflect.Type) (*input, error) {
+	r := inputReader{schemas: s, in: &input{mediaType: "application/json"}, properties: mapping()}
 	if err := r.addAll(t, ""); err != nil {
 		return nil, err
 	}
@@ -148,7 +145,6 @@ func (s *schemas) input(t reflect.Type, path string) (*input, error) {
 // inputReader reads the fields of an input.
 type inputReader struct {
 	*schemas
-	path       string
 	in         *input
 	properties *yaml.Node
 	required   []any
@@ -177,9 +173,6 @@ func (r *inputReader) addAll(t reflect.Type, place string) error {
 }
 
 func (r *inputReader) add(t reflect.Type, f *reflect.StructField, name, at string) error {
-	if at == "query" && strings.Contains(r.path, "{"+name+"}") {
-		at = "path"
-	}
 	switch {
 	case at == "body":
 		kind := "Flow"

@@ -63,7 +63,7 @@ func rows() string {
 	}
 	var rows []row
 	for _, op := range httpapi.Operations() {
-		if op.Beside || !slices.Contains(op.Tags, "operator") {
+		if !slices.Contains(op.Tags, "operator") {
 			continue
 		}
 		roles := make([]string, len(op.Roles))

@@ -79,7 +79,7 @@ export async function receive(): Promise<{ url: string; next: () => Promise<Arri
 
 /** setCustomer gives a customer's flow settings, as an operator does. */
 export function setCustomer(flow: string, body: { url?: string; add_secrets?: string[]; remove_secrets?: string[] }) {
-  return unwrap(onCall().operator.PATCH("/v1/buckets/{bucket}/flows/{flow}", { params: { path: { bucket: "customers", flow }, query: { create: true } }, body }));
+  return unwrap(onCall().operator.PATCH("/v1/buckets/{bucket}/flow", { params: { path: { bucket: "customers" }, query: { flow, create: true } }, body }));
 }
 
 /** fingerprint names a secret without showing it. */
