@@ -81,7 +81,7 @@ func TestChangesNeedAnAuthor(t *testing.T) {
 	read := func() string {
 		flow := must.Get(op.Bucket("b").Flow("f").Info(ctx))(t)
 		info := must.Get(op.Bucket("b").Info(ctx))(t)
-		return fmt.Sprint(flow.Waiting, flow.Own.Pause.By, flow.Own.Weight == nil, info.Pause == nil, len(info.Overrides), info.Dead)
+		return fmt.Sprint(flow.Waiting, flow.Own.Pause != nil, flow.Own.Weight == nil, info.Pause == nil, len(info.Overrides), info.Dead)
 	}
 	before := read()
 	only := func(_ any, err error) error { return err }
@@ -96,7 +96,7 @@ func TestChangesNeedAnAuthor(t *testing.T) {
 		"enable a flow": only(f.Enable(ctx)), "retry jobs of a flow": only(f.RetryNow(ctx)), "remove a flow": only(f.Remove(ctx, "", false)),
 		"cancel a job": only(b.Job("waits").Cancel(ctx)), "redrive": only(dead.Redrive(ctx, "dead")), "redrive all": only(dead.RedriveAll(ctx, 10)),
 		"redrive what is found": only(dead.RedriveFound(ctx, operator.DeadFilter{}, "", false)), "drop": only(dead.Drop(ctx, "dead")), "drop all": only(dead.DropAll(ctx)),
-		"drop what is found": only(dead.DropFound(ctx, operator.DeadFilter{}, "", false)), "set a pool": only(op.Pool("p").Reset(ctx)), "release a pool": only(op.Pool("p").Release(ctx)),
+		"drop what is found": only(dead.DropFound(ctx, operator.DeadFilter{}, "", false)), "reset a pool": only(op.Pool("p").Reset(ctx)), "release a pool": only(op.Pool("p").Release(ctx)),
 		"set a schedule": only(op.Schedule("s").Set(ctx, "b", shaper.Schedule{Cron: "@daily", Job: shaper.ScheduledJob{Flow: "f"}})),
 	} {
 		if !errors.Is(err, operator.ErrNoAuthor) {
