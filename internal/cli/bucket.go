@@ -108,7 +108,7 @@ func (a *invocation) bucketList(ctx context.Context, c *api, query httpapi.Bucke
 	})
 }
 
-// laterText returns how many jobs wait for their time. A bucket with flows counts them among those that wait.
+// laterText returns how many jobs wait for their time: delayed ones, and retries. A bucket with flows counts them among those that wait.
 func laterText(v *opsview.Bucket) string {
 	if v.Flows != nil {
 		return "-"

@@ -302,17 +302,9 @@ func (a *invocation) deadReasons(ctx context.Context, c *api, bucket string, fil
 	return a.printList(len(reasons), fmt.Sprintf("bucket %q has no such dead letters", bucket), reasons, func(w io.Writer) {
 		fmt.Fprintln(w, "LETTERS\tCAUSE\tREASON\tSTATUS\tOLDEST\tNEWEST")
 		for _, one := range reasons {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", one.Letters, dash(one.Cause), dash(one.Reason), dash(statusText(one.Status)), since(&one.Oldest, now), since(&one.Newest, now))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", one.Letters, dash(one.Cause), dash(one.Reason), dash(status(one.Status)), since(&one.Oldest, now), since(&one.Newest, now))
 		}
 	})
-}
-
-// statusText returns an HTTP status, "" without one.
-func statusText(status int) string {
-	if status == 0 {
-		return ""
-	}
-	return fmt.Sprint(status)
 }
 
 func (a *invocation) deadShowCommand() *cobra.Command {

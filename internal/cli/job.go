@@ -152,6 +152,7 @@ func attemptLine(a opsview.Attempt, now time.Time) string {
 	return text
 }
 
+// status returns an HTTP status, "" without one.
 func status(code int) string {
 	if code == 0 {
 		return ""
@@ -211,13 +212,7 @@ keeps that for result_retention. Before the end, and where nothing is kept, the 
 		Example: `  dispatcher job result crm order-17
   dispatcher job result crm order-17 --json | jq -r .body`,
 		Args: positional("BUCKET", "ID"),
-		RunE: a.onJob(func(ctx context.Context, c *api, bucket, id string) error {
-			view, err := call(ctx, c, httpapi.ShowResult, theJob(bucket, id))
-			if err != nil {
-				return err
-			}
-			return a.print(view, func(w io.Writer) { printResult(w, view) })
-		}),
+		RunE: show(a, "bucket", httpapi.ShowResult, asking(func(args []string) httpapi.JobName { return theJob(args[0], args[1]) }), printResult),
 	})
 }
 
