@@ -89,7 +89,7 @@ type soak struct {
 	buckets []shaper.Bucket
 
 	operator  *operator.Operator // straight to Redis, so that what it did is known
-	control   operator.Author
+	control   *operator.Operator
 	producers []*soakProducer
 
 	mu        sync.Mutex

@@ -276,7 +276,7 @@ func takeOver(t *testing.T, file string) {
 			t.Error(err)
 		}
 	}
-	for _, flow := range []operator.FlowControl{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
+	for _, flow := range []operator.Flow{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
 		info, err := flow.Info(ctx)
 		if err != nil || info.Own.Pause == nil || info.Own.Rate.Count != 7 {
 			t.Errorf("a flow has of its own %+v: %v", info.Own, err)

@@ -119,7 +119,7 @@ func writeDump(t *testing.T, file string) {
 	fates["plain/"+fired] = "waits"
 	var own operator.FlowPatch
 	must(own.Put(shaper.FlowRate, "7/s"))
-	for _, flow := range []operator.FlowControl{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
+	for _, flow := range []operator.Flow{op.Bucket("flows").Flow("f-wait-low"), op.Bucket("groups").Group("g").Flow("f-wait-low")} {
 		_, err := flow.Set(ctx, own)
 		must(err)
 		must(flow.Pause(ctx, "the tenant asked"))

@@ -293,6 +293,11 @@ func named(err error, what, name string) error {
 // on returns the RunE of a command that carries out an operation on the object NAME, a bucket for example. The command prints the text that say makes of
 // the response, or the response as JSON.
 func on[In, Out any](a *invocation, what string, op *httpapi.Operation[In, *Out], ask func(cmd *cobra.Command, args []string) (In, error), say func(*Out) string) func(*cobra.Command, []string) error {
+	return show(a, what, op, ask, func(w io.Writer, out *Out) { fmt.Fprintln(w, say(out)) })
+}
+
+// show returns the RunE of a command like [on], which prints the response as table writes it, with columns aligned at tabs.
+func show[In, Out any](a *invocation, what string, op *httpapi.Operation[In, *Out], ask func(cmd *cobra.Command, args []string) (In, error), table func(w io.Writer, out *Out)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		in, err := ask(cmd, args)
 		if err != nil {
@@ -303,7 +308,7 @@ func on[In, Out any](a *invocation, what string, op *httpapi.Operation[In, *Out]
 			if err != nil {
 				return named(err, what, args[0])
 			}
-			return a.print(out, func(w io.Writer) { fmt.Fprintln(w, say(out)) })
+			return a.print(out, func(w io.Writer) { table(w, out) })
 		})
 	}
 }

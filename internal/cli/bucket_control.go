@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,7 +27,7 @@ func thePool(args []string) httpapi.PoolName     { return httpapi.PoolName{Pool:
 
 func (a *invocation) bucketPauseCommand() *cobra.Command {
 	var reason string
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "pause NAME",
 		Short: "Stop departures from a bucket",
 		Long: `Stop departures from a bucket, in all processes, at once and across restarts,
@@ -34,32 +37,29 @@ twice is harmless.`,
 		Example: `  dispatcher bucket pause webhooks --reason "the receiver is down until 3 pm"
   dispatcher bucket resume webhooks`,
 		Args: positional("NAME"),
-	}
-	cmd.RunE = on(a, "bucket", httpapi.PauseBucket, asking(func(args []string) httpapi.BucketPause {
-		return httpapi.BucketPause{BucketName: theBucket(args), PauseReason: httpapi.PauseReason{Reason: reason}}
-	}), func(v *opsview.Bucket) string { return "paused: " + v.Name })
-	a.jsonFlag(cmd)
+		RunE: on(a, "bucket", httpapi.PauseBucket, asking(func(args []string) httpapi.BucketPause {
+			return httpapi.BucketPause{BucketName: theBucket(args), PauseReason: httpapi.PauseReason{Reason: reason}}
+		}), func(v *opsview.Bucket) string { return "paused: " + v.Name }),
+	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why the bucket is paused: a `text` of at most 500 bytes")
 	return cmd
 }
 
 func (a *invocation) bucketResumeCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let a paused bucket run again",
 		Long: `Let a paused bucket run again, at its pace: the jobs that waited do not leave in a
 burst. To resume a bucket that is not paused is harmless.`,
 		Example: `  dispatcher bucket resume webhooks`,
 		Args:    positional("NAME"),
-	}
-	cmd.RunE = on(a, "bucket", httpapi.ResumeBucket, asking(theBucket), func(v *opsview.Bucket) string { return resumedText(v.Outcome, v.Name) })
-	a.jsonFlag(cmd)
-	return cmd
+		RunE:    on(a, "bucket", httpapi.ResumeBucket, asking(theBucket), func(v *opsview.Bucket) string { return resumedText(v.Outcome, v.Name) }),
+	})
 }
 
 func (a *invocation) bucketReleaseCommand() *cobra.Command {
 	var all bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "release NAME",
 		Short: "End a hold or an open circuit breaker of a bucket",
 		Long: `End a hold or an open circuit breaker of a bucket, and forget its adaptive rate. Waiting
@@ -70,11 +70,10 @@ of them with --all-flows, or one with ` + "`flow release`" + `. Disabled flows s
 		Example: `  dispatcher bucket release webhooks
   dispatcher bucket release webhooks --all-flows`,
 		Args: positional("NAME"),
-	}
-	cmd.RunE = on(a, "bucket", httpapi.ReleaseBucket, asking(func(args []string) httpapi.BucketRelease {
-		return httpapi.BucketRelease{BucketName: theBucket(args), AllFlows: all}
-	}), bucketReleasedText)
-	a.jsonFlag(cmd)
+		RunE: on(a, "bucket", httpapi.ReleaseBucket, asking(func(args []string) httpapi.BucketRelease {
+			return httpapi.BucketRelease{BucketName: theBucket(args), AllFlows: all}
+		}), bucketReleasedText),
+	})
 	cmd.Flags().BoolVar(&all, "all-flows", false, "release its flows too")
 	return cmd
 }
@@ -118,7 +117,7 @@ func flagOf(path string) string {
 }
 
 func (a *invocation) bucketSetCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "set NAME --SETTING VALUE...",
 		Short: "Change settings of a bucket while it runs",
 		Long: `Change settings of a bucket, in all processes, at once and across restarts. The
@@ -129,12 +128,11 @@ slot on. A rate of 0 is refused: pause the bucket instead, with a reason.
   dispatcher bucket set webhooks --capacity 50000 --max-in-flight 64
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME"),
-	}
-	cmd.RunE = on(a, "bucket", httpapi.SetBucket, func(cmd *cobra.Command, args []string) (httpapi.BucketSettings, error) {
-		settings, err := settingsOf(cmd, settingFlags)
-		return httpapi.BucketSettings{BucketName: theBucket(args), Settings: settings}, err
-	}, func(v *opsview.Bucket) string { return a.changedText(v.Changes, "bucket", v.Name) })
-	a.jsonFlag(cmd)
+		RunE: on(a, "bucket", httpapi.SetBucket, func(cmd *cobra.Command, args []string) (httpapi.BucketSettings, error) {
+			settings, err := settingsOf(cmd, settingFlags)
+			return httpapi.BucketSettings{BucketName: theBucket(args), Settings: settings}, err
+		}, func(v *opsview.Bucket) string { return a.changedText(v.Changes, "bucket", v.Name) }),
+	})
 	addSettings(cmd, settingFlags)
 	return cmd
 }
@@ -205,7 +203,7 @@ func (a *invocation) bucketResetCommand() *cobra.Command {
 	for _, f := range settingFlags {
 		names = append(names, f.Path)
 	}
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "reset NAME [SETTING...]",
 		Short: "Return to the configured settings",
 		Long: `Remove the changes of ` + "`bucket set`" + `, so that the configuration is in force again: for
@@ -214,12 +212,10 @@ the named settings, or for all. They are ` + strings.Join(names[:4], ", ") + `,
 		Example: `  dispatcher bucket reset webhooks rate
   dispatcher bucket reset webhooks`,
 		Args: positional("NAME", "[SETTING...]"),
-	}
-	cmd.RunE = on(a, "bucket", httpapi.ResetBucket, asking(func(args []string) httpapi.BucketResets {
-		return httpapi.BucketResets{BucketName: theBucket(args), Settings: args[1:]}
-	}), func(v *opsview.Bucket) string { return resetText(v.Changes) })
-	a.jsonFlag(cmd)
-	return cmd
+		RunE: on(a, "bucket", httpapi.ResetBucket, asking(func(args []string) httpapi.BucketResets {
+			return httpapi.BucketResets{BucketName: theBucket(args), Settings: args[1:]}
+		}), func(v *opsview.Bucket) string { return resetText(v.Changes) }),
+	})
 }
 
 // resetText returns the changes of a reset. A removed override may have been the same as the configuration.
@@ -275,4 +271,103 @@ func (a *invocation) changedText(changes []shaper.Change, what, name string) str
 // backText names the command that reverts a change.
 func (a *invocation) backText(to, command string) string {
 	return fmt.Sprintf("to go back to the %s: `%s %s`", to, a.program, command)
+}
+
+func (a *invocation) bucketPurgeCommand() *cobra.Command {
+	var flags purgeFlags
+	cmd := a.jsonFlag(&cobra.Command{
+		Use:   "purge NAME",
+		Short: "Drop all waiting jobs of a bucket",
+		Long: `Drop all waiting jobs of a bucket, for good. There is no way back. None of them
+departs from the first moment on. Jobs in flight, and jobs that come meanwhile, stay.
+If this program is interrupted, the sweeper of a dispatcher goes on. Type the
+bucket's name to confirm; without a terminal, give --yes instead. With --dry-run the
+jobs are only counted.
+
+It also works on a bucket that left the configuration.`,
+		Example: `  dispatcher bucket purge webhooks
+  dispatcher bucket purge webhooks --dry-run
+  dispatcher bucket purge webhooks --keep-later --yes`,
+		Args: positional("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.purge(cmd, flags, "bucket", args[0], args[0], askBucketPurge(args[0]))
+		},
+	})
+	flags.add(cmd)
+	return cmd
+}
+
+func askBucketPurge(name string) askPurge {
+	return func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error) {
+		return call(ctx, c, httpapi.PurgeBucket, httpapi.BucketPurge{BucketName: httpapi.BucketName{Bucket: name}, PurgeRequest: request})
+	}
+}
+
+// purgeFlags are the flags of all purges.
+type purgeFlags struct{ yes, dryRun, keepLater bool }
+
+func (f *purgeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count the jobs that would be dropped")
+	cmd.Flags().BoolVar(&f.keepLater, "keep-later", false, "leave delayed jobs and retries that wait for their time")
+}
+
+// purge drops the waiting jobs of a bucket, or of one of its flows or groups (what, and its name), after it has counted them and the operator has
+// confirmed.
+func (a *invocation) purge(cmd *cobra.Command, flags purgeFlags, what, bucket, name string, ask askPurge) error {
+	if !flags.yes && !flags.dryRun && !isTerminal(a.in) {
+		return wrongUsage(cmd, "this drops every job of the %s that waits: confirm with --yes, as there is no terminal to ask", what)
+	}
+	return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+		return a.purgeBy(ctx, c, flags, what, bucket, name, ask)
+	})
+}
+
+// askPurge requests a purge, or a dry run of it.
+type askPurge func(ctx context.Context, c *api, request httpapi.PurgeRequest) (*opsview.Purge, error)
+
+func (a *invocation) purgeBy(ctx context.Context, c *api, flags purgeFlags, what, bucket, name string, ask askPurge) error {
+	if flags.dryRun || !flags.yes {
+		view, err := ask(ctx, c, httpapi.PurgeRequest{KeepLater: flags.keepLater, DryRun: true})
+		if err != nil {
+			return err
+		}
+		jobs := opsview.Count(deref(view.Matched), "waiting job")
+		if flags.dryRun {
+			return a.print(view, func(w io.Writer) { fmt.Fprintf(w, "a purge would drop %s; nothing is changed\n", jobs) })
+		}
+		whose := fmt.Sprintf("bucket %q", bucket)
+		if what != "bucket" {
+			whose = fmt.Sprintf("%s %s of %s", what, quoted(name), whose)
+		}
+		if err := a.confirm(fmt.Sprintf("This drops %s of %s for good.", jobs, whose), what, name, "nothing is purged"); err != nil {
+			return err
+		}
+	}
+	view, err := ask(ctx, c, httpapi.PurgeRequest{KeepLater: flags.keepLater, Confirm: &name})
+	if err != nil {
+		if p, ok := errors.AsType[*problem](err); ok && p.Purged > 0 {
+			a.note("%s purged before it failed; none of the others departs, and the sweeper of a dispatcher removes them", opsview.Count(p.Purged, "job"))
+		}
+		return err
+	}
+	return a.print(view, func(w io.Writer) {
+		fmt.Fprintf(w, "purged: %s\n", opsview.Count(view.Purged, "job"))
+		if view.Left > 0 {
+			fmt.Fprintf(w, "the sweeper of a dispatcher removes %d more, none of which departs\n", view.Left)
+		}
+	})
+}
+
+// confirm asks the operator to type the name of a bucket, a flow or a group (of) before a change that cannot be undone, or is costly.
+func (a *invocation) confirm(what, of, name, instead string) error {
+	fmt.Fprintf(a.err, "%s Type the %s's name to go on: ", what, of)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the confirmation: %w", err)
+	}
+	if strings.TrimSpace(answer) != strings.TrimSpace(name) {
+		return fail(exitFailed, "%s: that was not %q", instead, name)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,12 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tundish-io/tundish/internal/config"
+	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
 	"github.com/tundish-io/tundish/shaper"
+	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
 func (a *invocation) bucketShowCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one bucket in full",
 		Long:  "Show one bucket in full. It may have left the configuration.",
@@ -26,9 +29,7 @@ func (a *invocation) bucketShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.bucketShow(ctx, c, args[0]) })
 		},
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error {
@@ -245,4 +246,152 @@ func oldest(v *opsview.Bucket) string {
 		return "-"
 	}
 	return human(time.Duration(v.OldestAge * float64(time.Second)))
+}
+
+func (a *invocation) bucketWhyCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "why BUCKET",
+		Short: "Say whether a bucket delivers, and what keeps the jobs that wait",
+		Long: `Say whether a bucket delivers, and what keeps the jobs that wait: how many jobs each cause keeps, of
+which flow, group or pool, since and until when, and the command that helps. "sends" means that the
+deliveries that succeeded in the last 30 s are at least 90 % of the rate. Of a bucket with many flows
+a sample is looked at, and the answer says so. Of one job, "dispatcher job show" says why it waits.`,
+		Example: `  dispatcher bucket why webhooks
+  dispatcher bucket why webhooks --json | jq -r .code`,
+		Args: positional("BUCKET"),
+		RunE: show(a, "bucket", httpapi.ShowWhy, asking(theBucket), func(w io.Writer, v *httpapi.BucketWhy) {
+			r := rows{w, time.Now()}
+			r.text("bucket", v.Bucket)
+			r.text("why", string(v.Code))
+			r.text("that is", v.Sentence)
+			r.at("until", v.Until)
+			if v.EmptyUnknown != "" {
+				r.row("empty", "unknown: %s", v.EmptyUnknown)
+			}
+			r.blocked(&v.Verdict)
+		}),
+	})
+}
+
+// blocked writes what blocks jobs, a line for each cause, with the command that helps.
+func (r rows) blocked(v *opsview.Verdict) {
+	for i := range v.Blocked {
+		c := &v.Blocked[i]
+		text := fmt.Sprintf("%s: %s", opsview.Count(c.Jobs, "job"), c.Code)
+		switch {
+		case c.Name == "" && c.Flows > 1:
+			text += fmt.Sprintf(" of %d flows", c.Flows)
+		case c.Scope != shaper.ScopeBucket:
+			text += fmt.Sprintf(" of %s %s", c.Scope, quoted(c.Name))
+		}
+		if c.Reason != "" {
+			text += ", " + line(c.Reason, 40) //nolint:mnd // a word
+		}
+		if c.Since != nil {
+			text += ", since " + stamp(*c.Since)
+		}
+		if c.Until != nil {
+			text += ", until " + stamp(*c.Until)
+		}
+		if c.Action != "" {
+			text += "; dispatcher " + c.Action
+		}
+		if c.Then != "" {
+			text += "; once that is repaired: dispatcher " + c.Then
+		}
+		r.text("blocked", text)
+	}
+}
+
+func (a *invocation) bucketHistoryCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "history BUCKET",
+		Short: "Show what was counted of a bucket in the last 24 hours",
+		Long: `Show what arrived in a bucket, was refused, departed and failed in the last 24 hours, in all processes:
+a line for each hour in which something was counted. The picture has its departures in five minutes
+each, twelve an hour. With --json there are all points of five minutes.`,
+		Example: `  dispatcher bucket history webhooks
+  dispatcher bucket history webhooks --json | jq '[.points[].departed] | add'`,
+		Args: positional("BUCKET"),
+		RunE: show(a, "bucket", httpapi.ShowHistory, asking(theBucket), printHistory),
+	})
+}
+
+// printHistory writes a line for each hour that counted something.
+func printHistory(w io.Writer, v *httpapi.History) {
+	points, most := v.Points, int64(0)
+	for _, p := range points {
+		most = max(most, p.Departed)
+	}
+	fmt.Fprintln(w, "HOUR\tARRIVED\tREFUSED\tDEPARTED\tFAILED\tDEPARTURES")
+	for len(points) > 0 {
+		hour := points[0].At.Truncate(time.Hour)
+		var sum fleet.Counts
+		var departed []int64
+		for len(points) > 0 && points[0].At.Truncate(time.Hour).Equal(hour) {
+			p := points[0]
+			sum.Arrived, sum.Refused, sum.Departed, sum.Failed = sum.Arrived+p.Arrived, sum.Refused+p.Refused, sum.Departed+p.Departed, sum.Failed+p.Failed
+			departed, points = append(departed, p.Departed), points[1:]
+		}
+		if sum != (fleet.Counts{}) {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", hour.UTC().Format("2006-01-02T15:04Z"), sum.Arrived, sum.Refused, sum.Departed, sum.Failed, picture(departed, float64(most)))
+		}
+	}
+}
+
+func (a *invocation) bucketTimetableCommand() *cobra.Command {
+	var ahead time.Duration
+	cmd := a.jsonFlag(&cobra.Command{
+		Use:   "timetable BUCKET",
+		Short: "Show when a bucket is open and at which rate, and when its schedules fire",
+		Long: `Show when a bucket is open and at which rate, by its drain windows and its rate calendar, and when its
+schedules fire. What holds it up besides is told by "dispatcher bucket why".`,
+		Example: `  dispatcher bucket timetable nightly
+  dispatcher bucket timetable nightly --for 720h --json | jq '.stretches[] | select(.open)'`,
+		Args: positional("BUCKET"),
+		RunE: show(a, "bucket", httpapi.ShowTimetable, asking(func(args []string) httpapi.TimetableQuery {
+			from := time.Now().Truncate(time.Second)
+			return httpapi.TimetableQuery{BucketName: theBucket(args), From: from, Until: from.Add(ahead)}
+		}), printTimetable),
+	})
+	const week = 7 * 24 * time.Hour
+	cmd.Flags().DurationVar(&ahead, "for", week, "how far ahead, up to 840h")
+	return cmd
+}
+
+// printTimetable writes a line for each stretch, with the fires in it.
+func printTimetable(w io.Writer, v *httpapi.Timetable) {
+	fmt.Fprintln(w, "FROM\tUNTIL\tRATE\tFIRES")
+	fires := v.Fires
+	for _, s := range v.Stretches {
+		n := slices.IndexFunc(fires, func(f httpapi.ScheduleFire) bool { return !f.At.Before(s.Until) })
+		if n < 0 {
+			n = len(fires)
+		}
+		rate := cmp.Or(s.Rate, "closed")
+		if s.UntilEmpty {
+			rate += " until empty"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", stamp(s.From), stamp(s.Until), rate, firesText(fires[:n]))
+		fires = fires[n:]
+	}
+}
+
+// firesText returns how often each schedule fires, and when the first time.
+func firesText(fires []httpapi.ScheduleFire) string {
+	var texts []string
+	counts := map[string]int{}
+	for _, f := range fires {
+		counts[f.Schedule]++
+	}
+	for _, f := range fires {
+		switch n := counts[f.Schedule]; {
+		case n == 1:
+			texts = append(texts, f.Schedule+" "+f.At.UTC().Format("15:04:05"))
+		case n > 1:
+			texts = append(texts, fmt.Sprintf("%s %d times from %s on", f.Schedule, n, f.At.UTC().Format("15:04:05")))
+		}
+		delete(counts, f.Schedule)
+	}
+	return dash(strings.Join(texts, ", "))
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"time"
@@ -29,7 +28,7 @@ func theBundle(args []string) httpapi.BundleName {
 
 func (a *invocation) bundleOpenCommand() *cobra.Command {
 	var change httpapi.BundleChange
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "open BUCKET BUNDLE",
 		Short: "Open a bundle, or say more of one",
 		Long: `Open a bundle, or say more of one that is open: how many jobs it has, and where its end is told.
@@ -38,21 +37,14 @@ is kept for seven days after its last change.`,
 		Example: `  dispatcher bundle open letters newsletter-7
   dispatcher bundle open letters newsletter-7 --size 2000 --callback-url https://example.com/told`,
 		Args: positional("BUCKET", "BUNDLE"),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if change.Size < 1 && cmd.Flags().Changed("size") {
-			return wrongUsage(cmd, "--size %d: want 1 or more", change.Size)
-		}
-		change.BundleName = theBundle(args)
-		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			v, err := call(ctx, c, httpapi.OpenBundle, change)
-			if err != nil {
-				return err
+		RunE: show(a, "bucket", httpapi.OpenBundle, func(cmd *cobra.Command, args []string) (httpapi.BundleChange, error) {
+			if change.Size < 1 && cmd.Flags().Changed("size") {
+				return change, wrongUsage(cmd, "--size %d: want 1 or more", change.Size)
 			}
-			return a.printBundle(v)
-		})
-	}
-	a.jsonFlag(cmd)
+			change.BundleName = theBundle(args)
+			return change, nil
+		}, printBundle),
+	})
 	f := cmd.Flags()
 	f.Int64Var(&change.Size, "size", 0, "`number` of jobs of the bundle (default: said later)")
 	f.StringVar(&change.CallbackURL, "callback-url", "", "`URL` to tell the end to (default: callbacks.url of the bucket)")
@@ -60,40 +52,28 @@ is kept for seven days after its last change.`,
 }
 
 func (a *invocation) bundleShowCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show BUCKET BUNDLE",
 		Short: "Show how many jobs of a bundle have ended",
 		Long:  "Show how many jobs of a bundle have ended, and how.",
 		Example: `  dispatcher bundle show letters newsletter-7
   dispatcher bundle show letters newsletter-7 --json | jq .finished_at`,
 		Args: positional("BUCKET", "BUNDLE"),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			v, err := call(ctx, c, httpapi.ShowBundle, theBundle(args))
-			if err != nil {
-				return err
-			}
-			return a.printBundle(v)
-		})
-	}
-	a.jsonFlag(cmd)
-	return cmd
+		RunE: show(a, "bucket", httpapi.ShowBundle, asking(theBundle), printBundle),
+	})
 }
 
-func (a *invocation) printBundle(v *shaper.BundleJSON) error {
-	return a.print(v, func(w io.Writer) {
-		r := rows{w, time.Now()}
-		r.text("bundle", v.ID)
-		of := ""
-		if v.Size > 0 {
-			of = fmt.Sprintf(" of %d", v.Size)
-		}
-		r.row("ended", "%d%s: %d done, %d dead, %d dropped, %d cancelled", v.Ended, of, v.Done, v.Dead, v.Dropped, v.Cancelled)
-		r.at("opened", v.OpenedAt)
-		r.at("finished", v.FinishedAt)
-		if v.Size == 0 {
-			r.text("note", "its size is not known yet: say it with `dispatcher bundle open --size`, or it never finishes")
-		}
-	})
+func printBundle(w io.Writer, v *shaper.BundleJSON) {
+	r := rows{w, time.Now()}
+	r.text("bundle", v.ID)
+	of := ""
+	if v.Size > 0 {
+		of = fmt.Sprintf(" of %d", v.Size)
+	}
+	r.row("ended", "%d%s: %d done, %d dead, %d dropped, %d cancelled", v.Ended, of, v.Done, v.Dead, v.Dropped, v.Cancelled)
+	r.at("opened", v.OpenedAt)
+	r.at("finished", v.FinishedAt)
+	if v.Size == 0 {
+		r.text("note", "its size is not known yet: say it with `dispatcher bundle open --size`, or it never finishes")
+	}
 }

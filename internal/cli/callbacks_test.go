@@ -37,6 +37,7 @@ func TestCallbacksOfAnImport(t *testing.T) {
 	}
 	// Of a bundle it judges the address alike, in the servers and in a command that goes to Redis.
 	command(t.Context(), p.env, "", "dispatcher bundle open webhooks a --callback-url "+hears.URL).want(t, 0)
+	command(t.Context(), p.env, "", "dispatcher bundle open webhooks a --size 0").want(t, 2, "--size 0: want 1 or more")
 	for _, server := range []string{"", " --server http://" + p.ops, " --server http://" + p.api} {
 		command(t.Context(), p.env, "", "dispatcher bundle open webhooks a --callback-url http://10.1.2.3/"+server).want(t, 2, "callback_url: the address")
 	}

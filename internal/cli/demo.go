@@ -11,7 +11,7 @@ import (
 
 func (a *invocation) demoCommand() *cobra.Command {
 	opts := demo.DefaultOptions()
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "demo",
 		Short: "See it work: bursts in, an even stream out",
 		Long: `Show what Tundish does in one process, with nothing to install and no configuration.
@@ -31,8 +31,7 @@ them live, until Ctrl-C.`,
 			}
 			return demo.Run(cmd.Context(), opts, a.out, a.err)
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	cmd.Flags().IntVar(&opts.Rate, "rate", opts.Rate, "departures a second, a `number`")
 	cmd.Flags().IntVar(&opts.Seconds, "seconds", opts.Seconds, "push for this `number` of seconds")
 	cmd.Flags().BoolVar(&opts.Stay, "stay", false, "go on after the report, with the console")

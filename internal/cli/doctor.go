@@ -13,7 +13,7 @@ import (
 )
 
 func (a *invocation) doctorCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "doctor",
 		Short: "Examine Redis: is it fit to keep jobs?",
 		Long: `Examine the Redis of the configuration: is it reachable and recent, does it keep the
@@ -26,9 +26,7 @@ is unknown, and no failure. The exit code is 1 if there is a [fail].`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withStation(cmd.Context(), a.doctor)
 		},
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) doctor(ctx context.Context, s *station) error {

@@ -35,7 +35,7 @@ func (a *invocation) formerDrainCommand() *cobra.Command {
 
 func (a *invocation) bucketDrainCommand() *cobra.Command {
 	var flags drainFlags
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "drain BUCKET",
 		Short: "Have a bucket leak now, whatever its drain windows say",
 		Long: `Have a bucket leak now, whatever its drain windows say, until --max jobs have left or the
@@ -59,8 +59,7 @@ the drain is done, and with 1 when it was stopped. Ctrl-C leaves the drain going
 			}
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.drain(ctx, c, args[0], flags) })
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	cmd.Flags().StringVar(&flags.rate, "rate", "", "slower than the rate in force, such as `5/s`")
 	cmd.Flags().Int64Var(&flags.most, "max", 0, "departures after which the drain ends: retries count, and what was given back unsent")
 	cmd.Flags().BoolVar(&flags.untilEmpty, "until-empty", false, "with --max: end earlier if the bucket is empty")

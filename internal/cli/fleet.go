@@ -35,11 +35,7 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 	if err != nil {
 		return err
 	}
-	if len(v.Processes) == 0 && !a.json {
-		a.note("no process tells that it runs: start one with `dispatcher run`; programs of versions before tell nothing")
-		return nil
-	}
-	return a.print(v, func(w io.Writer) {
+	return a.printList(len(v.Processes), "no process tells that it runs: start one with `dispatcher run`; programs of versions before tell nothing", v, func(w io.Writer) {
 		fmt.Fprintln(w, "PROGRAM\tHOST\tREVISION\tBUCKETS\tBUSY\tLATE\tSINCE\tLAST HEARD\tVERSION")
 		for i := range v.Processes {
 			p := &v.Processes[i]

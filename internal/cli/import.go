@@ -38,7 +38,7 @@ type importFlags struct {
 
 func (a *invocation) importCommand() *cobra.Command {
 	var flags importFlags
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "import BUCKET FILE",
 		Short: "Enqueue a file of jobs, which a second run does not double",
 		Long: `Enqueue a file of jobs: each line is a whole job as JSON, with its payload, url, path,
@@ -73,8 +73,7 @@ answered. FILE may be - for standard input, of which nothing is remembered to go
 			}
 			return a.runImport(cmd, args[0], args[1], flags)
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	f := cmd.Flags()
 	f.StringVar(&flags.server, "server", "", "`address` of the API (default: producer.listen of the configuration)")
 	keyFlag(cmd, &flags.key)

@@ -35,7 +35,7 @@ func (a *invocation) initCommand() *cobra.Command {
 	for _, s := range starts {
 		fmt.Fprintf(&names, "  %-9s %s\n", s.name, s.about)
 	}
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "init [TEMPLATE]",
 		Short: "Write a small configuration that works",
 		Long: `Write config.toml, or the file that --config names: at most 20 lines that work as they are;
@@ -48,9 +48,7 @@ templates:
   dispatcher run`,
 		Args: positional("[TEMPLATE]"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.init(cmd, append(args, starts[0].name)[0]) },
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 // initView is the list of written files, for --json.

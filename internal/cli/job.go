@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -151,6 +152,7 @@ func attemptLine(a opsview.Attempt, now time.Time) string {
 	return text
 }
 
+// status returns an HTTP status, "" without one.
 func status(code int) string {
 	if code == 0 {
 		return ""
@@ -181,4 +183,95 @@ func since(t *time.Time, now time.Time) string {
 		return "-"
 	}
 	return relative(*t, now)
+}
+
+func (a *invocation) jobFindCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "find ID",
+		Short: "Find a job by its id alone, in whichever bucket it is",
+		Long: `Find a job by its id alone: a line for each bucket that has one of this id, or remembers one. The exit
+code is 4 where there is none.`,
+		Example: `  dispatcher job find order-17
+  dispatcher job find order-17 --json | jq -r '.jobs[].bucket'`,
+		Args: positional("ID"),
+		RunE: show(a, "job", httpapi.FindJob, asking(func(args []string) httpapi.JobID { return httpapi.JobID{ID: args[0]} }), func(w io.Writer, v *httpapi.FoundJobs) {
+			fmt.Fprintln(w, "BUCKET\tSTATE\tFLOW\tWHY")
+			for _, job := range v.Jobs {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", job.Bucket, job.State, dash(deref(job.Flow)), dash(job.Why))
+			}
+		}),
+	})
+}
+
+func (a *invocation) jobResultCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "result BUCKET ID",
+		Short: "Show how a job ended, and what was answered",
+		Long: `Show how a job ended, done or dead, and what was answered to its last attempt. The bucket
+keeps that for result_retention. Before the end, and where nothing is kept, the exit code is 4.`,
+		Example: `  dispatcher job result crm order-17
+  dispatcher job result crm order-17 --json | jq -r .body`,
+		Args: positional("BUCKET", "ID"),
+		RunE: show(a, "bucket", httpapi.ShowResult, asking(func(args []string) httpapi.JobName { return theJob(args[0], args[1]) }), printResult),
+	})
+}
+
+func printResult(w io.Writer, v *opsview.Result) {
+	r := rows{w: w}
+	r.text("id", v.ID)
+	r.text("group", v.Group)
+	r.text("flow", v.Flow)
+	r.text("state", string(v.State))
+	r.text("status", status(v.Status))
+	r.text("dead because", v.Cause)
+	r.text("reason", strings.TrimSuffix(v.Reason+": "+v.Detail, ": "))
+	r.text("attempts", fmt.Sprint(v.Attempts))
+	if v.EnqueuedAt != nil {
+		r.text("enqueued", stamp(*v.EnqueuedAt))
+	}
+	if v.DepartedAt != nil {
+		r.text("sent", stamp(*v.DepartedAt)+", answered after "+time.Duration(v.Took*float64(time.Second)).Round(time.Millisecond).String())
+	}
+	r.headers(v.Headers)
+	if v.Cut {
+		r.text("cut", "the body had more")
+	}
+	if v.Body != nil {
+		r.text("body", *v.Body)
+	} else {
+		r.text("body (base64)", base64.StdEncoding.EncodeToString(v.BodyBytes))
+	}
+}
+
+func (a *invocation) jobShowCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "show BUCKET ID",
+		Short: "Show a job: state, position, ETA, attempts, last response",
+		Long: `Show a job: its state and why it waits, position and ETA, how its last attempts ended,
+the last response, and its payload. Headers with the name of a credential, such as Authorization, are
+shown as "***". Of a settled job only the state is known, until its dedupe window
+ends. Where the bucket keeps its result, it is shown when it was sent, how long that took, and
+the status, and the command that shows all of the result is named.`,
+		Example: `  dispatcher job show webhooks order-17
+  dispatcher job show webhooks order-17 --json | jq .payload`,
+		Args: positional("BUCKET", "ID"),
+		RunE: a.onJob(func(ctx context.Context, c *api, bucket, id string) error {
+			view, err := c.job(ctx, bucket, id)
+			if err != nil {
+				return err
+			}
+			return a.printJob(view, a.resultOf(ctx, c, view))
+		}),
+	})
+}
+
+// resultOf is the command that shows the result of a job, "" if none is kept.
+func (a *invocation) resultOf(ctx context.Context, c *api, v *opsview.Job) string {
+	if a.json || v.State != shaper.StateDone {
+		return ""
+	}
+	if _, err := call(ctx, c, httpapi.ShowResult, theJob(v.Bucket, v.ID)); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("is kept: %s job result %s %s", a.program, v.Bucket, v.ID)
 }

@@ -37,7 +37,7 @@ const jobListExample = `  dispatcher job list webhooks
 func (a *invocation) jobListCommand() *cobra.Command {
 	var limit int
 	var state, flow, group, since, until, after string
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:     "list BUCKET",
 		Short:   "List jobs that wait or are in flight, or that are done",
 		Long:    jobListLong,
@@ -76,8 +76,7 @@ func (a *invocation) jobListCommand() *cobra.Command {
 				return list(ctx, c, query, limit)
 			})
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying), done, or any")
 	f.StringVar(&flow, "flow", "", "those of the flow of this `name`")

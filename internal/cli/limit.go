@@ -34,7 +34,7 @@ while it runs: all processes obey within a second, and after every restart.`,
 func theLimit(args []string) httpapi.LimitName { return httpapi.LimitName{Limit: args[0]} }
 
 func (a *invocation) limitListCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List all limits, as they are in force",
 		Long: `List the limits of the configuration, as they are in force. PER is what they count separately
@@ -43,9 +43,7 @@ by. NOTE says where an operator has changed one, and where one is in shadow mode
   dispatcher limit list --json | jq '.[] | select(.override).name'`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.withAPI(cmd.Context(), a.limitList) },
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) limitList(ctx context.Context, c *api) error {
@@ -53,15 +51,11 @@ func (a *invocation) limitList(ctx context.Context, c *api) error {
 	if err != nil {
 		return err
 	}
-	if len(list.Limits) == 0 && !a.json {
-		if c.readNone() {
-			a.note(noConfiguration)
-			return nil
-		}
-		a.note("there are no limits: declare one as [[limits]] in the configuration, and name it in the limits of buckets")
-		return nil
+	empty := "there are no limits: declare one as [[limits]] in the configuration, and name it in the limits of buckets"
+	if c.readNone() {
+		empty = noConfiguration
 	}
-	return a.print(list.Limits, func(w io.Writer) {
+	return a.printList(len(list.Limits), empty, list.Limits, func(w io.Writer) {
 		fmt.Fprintln(w, "LIMIT\tALLOWS\tPER\tALGORITHM\tNOTE")
 		for _, v := range list.Limits {
 			l := v.InForce
@@ -96,29 +90,19 @@ func limitNotes(v *httpapi.LimitView) (notes []string) {
 }
 
 func (a *invocation) limitShowCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one limit in full",
 		Long:  "Show one limit in full, as it is in force and as it is configured.",
 		Example: `  dispatcher limit show per-caller
   dispatcher limit show per-caller --json`,
 		Args: positional("NAME"),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
-			v, err := call(ctx, c, httpapi.ShowLimit, theLimit(args))
-			if err != nil {
-				return err
-			}
-			return a.print(v, func(w io.Writer) { limitRows(rows{w, time.Now()}, v) })
-		})
-	}
-	a.jsonFlag(cmd)
-	return cmd
+		RunE: show(a, "limit", httpapi.ShowLimit, asking(theLimit), printLimit),
+	})
 }
 
-func limitRows(r rows, v *httpapi.LimitView) {
-	l := v.InForce
+func printLimit(w io.Writer, v *httpapi.LimitView) {
+	r, l := rows{w, time.Now()}, v.InForce
 	r.row("limit", "%s", v.Name)
 	r.row("allows", "%s", allows(l))
 	r.row("per", "%s", perText(l))
@@ -159,7 +143,7 @@ func identityText(per string) string {
 
 func (a *invocation) limitSetCommand() *cobra.Command {
 	var patch limitFlags
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "set NAME --SETTING VALUE...",
 		Short: "Change a limit while it runs",
 		Long: `Change a limit, in all processes within a second, and across restarts. The change overrides all
@@ -170,14 +154,13 @@ lowered limit allows exceeds it at once. If only --limit changes, the burst is s
   dispatcher limit set per-caller --tier pro=6000/m
   dispatcher limit reset per-caller`,
 		Args: positional("NAME"),
-	}
-	cmd.RunE = on(a, "limit", httpapi.ChangeLimit, func(cmd *cobra.Command, args []string) (httpapi.LimitPatch, error) {
-		body, err := patch.body(cmd)
-		return httpapi.LimitPatch{LimitName: theLimit(args), Patch: body}, err
-	}, func(v *httpapi.LimitView) string {
-		return limitText(v) + "\n" + a.backText("configuration", "limit reset "+v.Name)
+		RunE: on(a, "limit", httpapi.ChangeLimit, func(cmd *cobra.Command, args []string) (httpapi.LimitPatch, error) {
+			body, err := patch.body(cmd)
+			return httpapi.LimitPatch{LimitName: theLimit(args), Patch: body}, err
+		}, func(v *httpapi.LimitView) string {
+			return limitText(v) + "\n" + a.backText("configuration", "limit reset "+v.Name)
+		}),
 	})
-	a.jsonFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&patch.Limit, "limit", "", "refill or number in a window, a `rate` such as 200/m")
 	f.Int64Var(&patch.Burst, "burst", 0, "`number` of requests at once, of a token bucket")
@@ -213,15 +196,43 @@ func limitText(v *httpapi.LimitView) string {
 }
 
 func (a *invocation) limitResetCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "reset NAME",
 		Short: "Return to the configured limit",
 		Long: `Remove the changes of ` + "`limit set`" + `, so that the configuration is in force again. To reset a
 limit that was not changed is harmless.`,
 		Example: `  dispatcher limit reset per-caller`,
 		Args:    positional("NAME"),
-	}
-	cmd.RunE = on(a, "limit", httpapi.ResetLimit, asking(theLimit), limitText)
-	a.jsonFlag(cmd)
-	return cmd
+		RunE:    on(a, "limit", httpapi.ResetLimit, asking(theLimit), limitText),
+	})
+}
+
+func (a *invocation) limitRefusalsCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "refusals LIMIT",
+		Short: "Show whom a limit refused most in the last ten minutes",
+		Long: `Show whom a limit refused most in the last ten minutes, in buckets and where it is asked on its own, by
+all processes. They count in memory, and tell it within five seconds: a refusal writes nothing.`,
+		Example: `  dispatcher limit refusals per-caller
+  dispatcher limit refusals per-caller --json | jq -r '.callers[0].caller'`,
+		Args: positional("LIMIT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error {
+				v, err := call(ctx, c, httpapi.ShowRefusals, httpapi.LimitName{Limit: args[0]})
+				if err != nil {
+					return err
+				}
+				empty := fmt.Sprintf("limit %q refused nobody in the last ten minutes, as far as is known: processes report it within five seconds", args[0])
+				return a.printList(len(v.Callers)+int(v.Others), empty, v, func(w io.Writer) {
+					fmt.Fprintln(w, "REFUSED\tCALLER")
+					for _, caller := range v.Callers {
+						fmt.Fprintf(w, "%d\t%s\n", caller.Refused, line(caller.Caller, 200))
+					}
+					if v.Others > 0 {
+						fmt.Fprintf(w, "%d\tothers\n", v.Others)
+					}
+				})
+			})
+		},
+	})
 }

@@ -36,6 +36,8 @@ func TestLimitCommands(t *testing.T) {
 		}
 		must.Equal(t, n, want, "passed")
 	}
+	s.run(t, "dispatcher limit refusals per-caller").want(t, 0, `limit "per-caller" refused nobody in the last ten minutes`)
+	s.run(t, "dispatcher limit refusals per-caller --json").want(t, 0, `"callers": []`)
 	allows(5)
 	for _, looks := range []*site{s, older} {
 		looks.run(t, "dispatcher limit list").want(t, 0, "per-caller  5/m     caller  token_bucket  -")

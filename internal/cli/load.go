@@ -13,7 +13,7 @@ import (
 func (a *invocation) loadCommand() *cobra.Command {
 	opts := load.DefaultOptions()
 	var key string
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "load BUCKET",
 		Short: "Generate load: many jobs, at a rate or as fast as it goes",
 		Long: `Send many jobs to the HTTP API and report the answers: admitted, refused and failed, and
@@ -43,8 +43,7 @@ has no such bucket.`,
 			}
 			return a.generate(cmd, opts)
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	f := cmd.Flags()
 	f.StringVar(&opts.Server, "server", "", "`address` of the API (default: producer.listen of the configuration)")
 	keyFlag(cmd, &key)

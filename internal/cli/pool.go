@@ -39,7 +39,7 @@ func bound(v *opsview.PoolView) string {
 }
 
 func (a *invocation) poolListCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List all pools with their numbers",
 		Long: `List all pools: first the configured ones, in the order of the configuration, then the
@@ -49,9 +49,7 @@ buckets; * marks a bucket that has something to send now and takes its share.`,
   dispatcher pool list --json | jq '.[] | {name, in_flight}'`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.withAPI(cmd.Context(), a.poolList) },
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) poolList(ctx context.Context, c *api) error {
@@ -60,11 +58,7 @@ func (a *invocation) poolList(ctx context.Context, c *api) error {
 		return err
 	}
 	views := list.Pools
-	if len(views) == 0 && !a.json {
-		a.note("there are no pools: declare one as [[pools]] in the configuration, and name it in the buckets that share it")
-		return nil
-	}
-	return a.print(views, func(w io.Writer) {
+	return a.printList(len(views), "there are no pools: declare one as [[pools]] in the configuration, and name it in the buckets that share it", views, func(w io.Writer) {
 		fmt.Fprintln(w, "POOL\tRATE\tIN FLIGHT\tBUCKETS\tNOTE")
 		for i := range views {
 			v := &views[i]
@@ -80,7 +74,7 @@ func (a *invocation) poolList(ctx context.Context, c *api) error {
 }
 
 func (a *invocation) poolShowCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one pool in full",
 		Long:  "Show one pool in full: its settings in force, their authors, and the buckets that share it.",
@@ -90,9 +84,7 @@ func (a *invocation) poolShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.poolShow(ctx, c, args[0]) })
 		},
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) poolShow(ctx context.Context, c *api, name string) error {
@@ -159,4 +151,57 @@ func idleTexts(buckets []*opsview.Bucket, now time.Time) map[string]string {
 		texts[v.Name] = fmt.Sprintf("%d waiting, %s", v.Waiting, why)
 	}
 	return texts
+}
+
+func (a *invocation) poolSetCommand() *cobra.Command {
+	cmd := a.jsonFlag(&cobra.Command{
+		Use:   "set NAME --SETTING VALUE...",
+		Short: "Change settings of a pool while it runs",
+		Long: `Change settings of a pool, in all processes, at once and across restarts. The change
+overrides all configurations until it is reset. A new rate holds from the next slot on.
+` + "`bucket list --diff`" + ` and ` + "`pool show`" + ` show each change, its author and its time.`,
+		Example: `  dispatcher pool set vendor --rate 20/s
+  dispatcher pool set vendor --burst 5 --max-in-flight 64
+  dispatcher pool reset vendor`,
+		Args: positional("NAME"),
+		RunE: on(a, "pool", httpapi.SetPool, func(cmd *cobra.Command, args []string) (httpapi.PoolSettings, error) {
+			settings, err := settingsOf(cmd, poolFlags)
+			return httpapi.PoolSettings{PoolName: thePool(args), Settings: settings}, err
+		}, func(v *opsview.PoolView) string { return a.changedText(v.Changes, "pool", v.Name) }),
+	})
+	addSettings(cmd, poolFlags)
+	return cmd
+}
+
+func (a *invocation) poolReleaseCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "release NAME",
+		Short: "End a hold or an open circuit breaker of a pool",
+		Long: `End a hold or an open circuit breaker of a pool, and forget its adaptive rate. The waiting
+jobs of its buckets go on at once, at the pool's pace. The receiver's next answers may slow
+or hold the pool again. To release a pool that is not held is harmless.`,
+		Example: `  dispatcher pool release vendor`,
+		Args:    positional("NAME"),
+		RunE:    on(a, "pool", httpapi.ReleasePool, asking(thePool), func(v *opsview.PoolView) string { return releasedText(v.Outcome, v.Name) }),
+	})
+}
+
+func (a *invocation) poolResetCommand() *cobra.Command {
+	names := make([]string, 0, len(poolFlags))
+	for _, f := range poolFlags {
+		names = append(names, f.Path)
+	}
+	return a.jsonFlag(&cobra.Command{
+		Use:   "reset NAME [SETTING...]",
+		Short: "Return to the configured settings",
+		Long: `Remove the changes of ` + "`pool set`" + `, so that the configuration is in force again: for the
+named settings, or for all. They are ` + strings.Join(names, ", ") + `.
+To reset a setting that was not changed is harmless.`,
+		Example: `  dispatcher pool reset vendor rate
+  dispatcher pool reset vendor`,
+		Args: positional("NAME", "[SETTING...]"),
+		RunE: on(a, "pool", httpapi.ResetPool, asking(func(args []string) httpapi.PoolResets {
+			return httpapi.PoolResets{PoolName: thePool(args), Settings: args[1:]}
+		}), func(v *opsview.PoolView) string { return resetText(v.Changes) }),
+	})
 }

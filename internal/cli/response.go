@@ -39,7 +39,7 @@ type tryFlags struct {
 
 func (a *invocation) responseTryCommand() *cobra.Command {
 	flags := tryFlags{status: http.StatusOK, attempt: 1}
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "try BUCKET",
 		Short: "Print which rule judges a response, and what becomes of its job",
 		Long: `Print which rule of the bucket judges a response, what becomes of its job, and what the
@@ -50,8 +50,7 @@ command reads the configuration, sends nothing, and changes nothing.`,
   curl -s https://api.example.com/x | dispatcher response try shop --body -`,
 		Args: positional("BUCKET"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.responseTry(cmd, args[0], flags) },
-	}
-	a.jsonFlag(cmd)
+	})
 	f := cmd.Flags()
 	f.IntVar(&flags.status, "status", flags.status, "status of the response, a `number`")
 	f.StringArrayVarP(&flags.headers, "header", "H", nil, "`header` of the response, as \"Name: value\"; may be repeated")

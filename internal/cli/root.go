@@ -67,8 +67,9 @@ func (a *invocation) addresses() (*config.Config, error) {
 func (a *invocation) options() config.Options { return config.Options{Path: a.configPath, Env: a.env} }
 
 // jsonFlag adds --json to a command that prints data.
-func (a *invocation) jsonFlag(cmd *cobra.Command) {
+func (a *invocation) jsonFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
 }
 
 // usage is the end of every help, as cobra's templates want it.

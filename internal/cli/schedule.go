@@ -31,7 +31,7 @@ in the configuration, or made by ` + "`schedule set`" + ` and kept in Redis unti
 }
 
 func (a *invocation) scheduleListCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List all schedules with their next fires",
 		Long: `List all schedules. NEXT is the next fire, in the time zone of the schedule; --json has
@@ -41,9 +41,7 @@ bucket left the configuration does not fire, and is listed last.`,
   dispatcher schedule list --json | jq '.[] | {name, next}'`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.withAPI(cmd.Context(), a.scheduleList) },
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) scheduleList(ctx context.Context, c *api) error {
@@ -51,11 +49,7 @@ func (a *invocation) scheduleList(ctx context.Context, c *api) error {
 	if err != nil {
 		return err
 	}
-	if len(list.Schedules) == 0 && !a.json {
-		a.note("there are no schedules: declare one as [[schedules]] in the configuration, and let a dispatcher run, or make one with `dispatcher schedule set`")
-		return nil
-	}
-	return a.print(list.Schedules, func(w io.Writer) {
+	return a.printList(len(list.Schedules), "there are no schedules: declare one as [[schedules]] in the configuration, and let a dispatcher run, or make one with `dispatcher schedule set`", list.Schedules, func(w io.Writer) {
 		fmt.Fprintln(w, "SCHEDULE\tBUCKET\tSOURCE\tCRON\tTIMEZONE\tNEXT\tLAST\tFIRED\tMISSED\tSKIPPED\tNOTE")
 		for i := range list.Schedules {
 			v := &list.Schedules[i]
@@ -98,7 +92,7 @@ func scheduleNote(v *opsview.Schedule) string {
 }
 
 func (a *invocation) scheduleShowCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one schedule, its next five fires and its last ones",
 		Long: `Show one schedule in full: its next five fires, and what became of the last twenty and of
@@ -110,9 +104,7 @@ of a fire is shown by ` + "`dispatcher job show BUCKET ID`" + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.scheduleShow(ctx, c, args[0]) })
 		},
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) scheduleShow(ctx context.Context, c *api, name string) error {
@@ -183,7 +175,7 @@ func theSchedule(args []string) httpapi.ScheduleName { return httpapi.ScheduleNa
 
 func (a *invocation) schedulePauseCommand() *cobra.Command {
 	var reason string
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "pause NAME",
 		Short: "Stop the fires of a schedule",
 		Long: `Stop the fires of a schedule, in all processes, at once and across restarts, until it is
@@ -191,33 +183,30 @@ resumed. ` + "`schedule fire`" + ` works while it is paused. To pause a schedule
 		Example: `  dispatcher schedule pause nightly-report --reason "the warehouse moves"
   dispatcher schedule resume nightly-report`,
 		Args: positional("NAME"),
-	}
-	cmd.RunE = on(a, "schedule", httpapi.PauseSchedule, asking(func(args []string) httpapi.SchedulePause {
-		return httpapi.SchedulePause{ScheduleName: theSchedule(args), PauseReason: httpapi.PauseReason{Reason: reason}}
-	}), func(v *opsview.Schedule) string { return "paused: " + v.Name })
-	a.jsonFlag(cmd)
+		RunE: on(a, "schedule", httpapi.PauseSchedule, asking(func(args []string) httpapi.SchedulePause {
+			return httpapi.SchedulePause{ScheduleName: theSchedule(args), PauseReason: httpapi.PauseReason{Reason: reason}}
+		}), func(v *opsview.Schedule) string { return "paused: " + v.Name }),
+	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why the schedule is paused: a `text` of at most 500 bytes")
 	return cmd
 }
 
 func (a *invocation) scheduleResumeCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "resume NAME",
 		Short: "Let a paused schedule fire again",
 		Long: `Let a paused schedule fire again, from its next time on. Fires of the pause are not made up
 for, whatever catch_up says. To resume a schedule that is not paused is harmless.`,
 		Example: `  dispatcher schedule resume nightly-report`,
 		Args:    positional("NAME"),
-	}
-	cmd.RunE = on(a, "schedule", httpapi.ResumeSchedule, asking(theSchedule), func(v *opsview.Schedule) string {
-		return resumedText(opsview.OutcomeOf(deref(v.Changed)), v.Name)
+		RunE: on(a, "schedule", httpapi.ResumeSchedule, asking(theSchedule), func(v *opsview.Schedule) string {
+			return resumedText(opsview.OutcomeOf(deref(v.Changed)), v.Name)
+		}),
 	})
-	a.jsonFlag(cmd)
-	return cmd
 }
 
 func (a *invocation) scheduleFireCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "fire NAME",
 		Short: "Have a schedule fire now",
 		Long: `Have a schedule fire now, also while it is paused. A dispatcher enqueues the job within about
@@ -225,13 +214,11 @@ a second, if the bucket has room; else it waits for room. Its next regular fire 
 answer names the job. While such a fire waits, another request is the same one.`,
 		Example: `  dispatcher schedule fire nightly-report`,
 		Args:    positional("NAME"),
-	}
-	cmd.RunE = on(a, "schedule", httpapi.FireSchedule, asking(theSchedule), func(v *opsview.Schedule) string {
-		if !deref(v.Changed) {
-			return fmt.Sprintf("a fire of %s waits already: job %s", v.Name, v.Job)
-		}
-		return fmt.Sprintf("%s fires now: job %s of bucket %s", v.Name, v.Job, v.Bucket)
+		RunE: on(a, "schedule", httpapi.FireSchedule, asking(theSchedule), func(v *opsview.Schedule) string {
+			if !deref(v.Changed) {
+				return fmt.Sprintf("a fire of %s waits already: job %s", v.Name, v.Job)
+			}
+			return fmt.Sprintf("%s fires now: job %s of bucket %s", v.Name, v.Job, v.Bucket)
+		}),
 	})
-	a.jsonFlag(cmd)
-	return cmd
 }

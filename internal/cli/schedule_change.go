@@ -37,7 +37,7 @@ type scheduleFlags struct {
 
 func (a *invocation) scheduleSetCommand() *cobra.Command {
 	var flags scheduleFlags
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "set NAME --cron LINE --bucket BUCKET",
 		Short: "Make a schedule, or change one that was made so",
 		Long: `Make a schedule, or replace one that was made so. It holds in all processes, at once and across
@@ -59,8 +59,7 @@ schedule is only checked, and its next fires are shown.
 			}
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.scheduleSet(ctx, c, args[0], body, flags.dryRun) })
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	f, r := cmd.Flags(), &flags.request
 	f.SortFlags = false
 	f.StringVar(&r.Cron, "cron", "", "cron `line`, such as \"0 2 * * *\" or \"@every 10m\"")
@@ -176,7 +175,7 @@ func (a *invocation) scheduleSet(ctx context.Context, c *api, name string, body 
 
 func (a *invocation) scheduleRemoveCommand() *cobra.Command {
 	var yes, dryRun bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a schedule that was made by `schedule set`",
 		Long: `Remove a schedule that was made by ` + "`schedule set`" + `, with its history. Its jobs stay. Where the
@@ -193,8 +192,7 @@ give --yes instead.`,
 			}
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.scheduleRemove(ctx, c, args[0], yes, dryRun) })
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be removed")
 	return cmd

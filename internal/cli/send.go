@@ -38,7 +38,7 @@ type sendFlags struct {
 
 func (a *invocation) sendCommand() *cobra.Command {
 	var flags sendFlags
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "send BUCKET [PAYLOAD]",
 		Short: "Enqueue jobs: one, or one for each line of stdin",
 		Long: `Enqueue one job, or with "-" or no PAYLOAD one for each line of stdin. A payload
@@ -71,8 +71,7 @@ variables to a key in --key itself.
 			}
 			return a.send(cmd, args, flags)
 		},
-	}
-	a.jsonFlag(cmd)
+	})
 	f := cmd.Flags()
 	f.StringVar(&flags.server, "server", "", "`address` of the API (default: producer.listen of the configuration)")
 	keyFlag(cmd, &flags.key)

@@ -23,7 +23,7 @@ every key, any other key has its own.`,
 }
 
 func (a *invocation) sessionListCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List who is logged in to the console, the newest login first",
 		Long: `List who is logged in to the console, the newest login first. Sessions of keys that the configuration
@@ -32,9 +32,7 @@ lacks, or that have another secret now, are ended already and not listed.`,
   dispatcher session list --json | jq -r '.[] | select(.key == "deploy") | .id'`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.withAPI(cmd.Context(), a.sessionList) },
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *invocation) sessionList(ctx context.Context, c *api) error {
@@ -42,11 +40,7 @@ func (a *invocation) sessionList(ctx context.Context, c *api) error {
 	if err != nil {
 		return err
 	}
-	if len(list.Sessions) == 0 && !a.json {
-		a.note("nobody is logged in to the console with a key")
-		return nil
-	}
-	return a.print(list.Sessions, func(w io.Writer) {
+	return a.printList(len(list.Sessions), "nobody is logged in to the console with a key", list.Sessions, func(w io.Writer) {
 		fmt.Fprintln(w, "SESSION\tKEY\tFROM\tBEGAN\tENDS")
 		for _, s := range list.Sessions {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ID, s.Key, s.Address, stamp(s.Began), stamp(s.Ends))
@@ -55,7 +49,7 @@ func (a *invocation) sessionList(ctx context.Context, c *api) error {
 }
 
 func (a *invocation) sessionEndCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:     "end SESSION",
 		Short:   "End a session of the console",
 		Long:    "End a session of the console: its open pages end within five seconds, and the next page asks for a key.",
@@ -68,7 +62,5 @@ func (a *invocation) sessionEndCommand() *cobra.Command {
 				}
 				return "session " + after.ID + " is ended"
 			}),
-	}
-	a.jsonFlag(cmd)
-	return cmd
+	})
 }

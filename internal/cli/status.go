@@ -154,7 +154,7 @@ func statusTable(w io.Writer, buckets []*opsview.Bucket, seen map[string]*httpap
 	byProblems := func(a, b *opsview.Bucket) int { return min(len(b.Notes), 1) - min(len(a.Notes), 1) }
 	for _, v := range slices.SortedStableFunc(slices.Values(buckets), byProblems) {
 		rate, minute := seenOf(v, seen[v.Name])
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", v.Name, dash(v.Rate), rate, minute, v.Waiting, laterOf(v), oldest(v), v.InFlight, v.Dead, failing(v), dash(v.Left()), v.Verdict.State)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", v.Name, dash(v.Rate), rate, minute, v.Waiting, laterText(v), oldest(v), v.InFlight, v.Dead, failing(v), dash(v.Left()), v.Verdict.State)
 	}
 }
 
@@ -168,14 +168,6 @@ func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
 		asked = float64(r.Count) / r.Per.Seconds() * fleet.Beat.Seconds()
 	}
 	return fmt.Sprintf("%.3g/s", t.Rate), "|" + picture(t.Minute, 2*asked) + "|" //nolint:mnd // see the help
-}
-
-// laterOf returns how many jobs wait for their time: delayed ones, and retries. A bucket with flows counts them among those that wait.
-func laterOf(v *opsview.Bucket) string {
-	if v.Flows != nil {
-		return "-"
-	}
-	return fmt.Sprint(v.Later)
 }
 
 // failing returns how many flows send nothing because of their receivers.

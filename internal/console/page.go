@@ -9,8 +9,10 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/internal/apikey"
@@ -215,3 +217,26 @@ var said = map[string]string{
 }
 
 func query(name, value string) string { return url.Values{name: {value}}.Encode() }
+
+// isHidden reports whether a character cannot be seen, or turns text around.
+func isHidden(r rune) bool { return !unicode.IsPrint(r) }
+
+// shownName returns a name as a page shows it. It is in quotes and escaped if it has hidden characters, or begins or ends with spaces.
+func shownName(name string) string {
+	if name != "" && (strings.TrimSpace(name) != name || strings.ContainsFunc(name, isHidden)) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// timeOf reads a time of a filter, as the command line does.
+func timeOf(name, text string) (time.Time, error) {
+	at, err := opsview.Instant(text, time.Now())
+	if err != nil {
+		return at, &apiError{Status: http.StatusBadRequest, Detail: name + ": " + err.Error()}
+	}
+	return at, nil
+}
+
+// absolute formats a time for the steps of a change: "2h" would match other dead letters in each of them.
+func absolute(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }

@@ -367,7 +367,7 @@ func (*fakeBuckets) Schedules(context.Context) ([]shaper.ScheduleInfo, error) {
 	return []shaper.ScheduleInfo{{Schedule: shaper.Schedule{Name: "nightly"}, Bucket: "roomy"}, {Schedule: shaper.Schedule{Name: "daily"}, Bucket: "small"}}, nil
 }
 
-func (f *fakeBuckets) As(author string) operator.Author             { return f.op.As(author) }
+func (f *fakeBuckets) As(author string) *operator.Operator          { return f.op.As(author) }
 func (f *fakeBuckets) Bucket(name string) operator.Bucket           { return f.op.Bucket(name) }
 func (f *fakeBuckets) CurrentName(bucket string) string             { return strings.TrimPrefix(bucket, "first-") }
 func (*fakeBuckets) Probe(context.Context) error                    { return nil }

@@ -11,7 +11,7 @@ import (
 )
 
 // as returns the operator in the caller's name, to change buckets and pools with.
-func (o *ops) as(r *http.Request) operator.Author {
+func (o *ops) as(r *http.Request) *operator.Operator {
 	return o.buckets.As(authorOf(r, o.author))
 }
 

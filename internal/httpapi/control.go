@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-func (o *ops) changeBucket(r *http.Request, name string, do func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error)) (*opsview.Bucket, error) {
+func (o *ops) changeBucket(r *http.Request, name string, do func(ctx context.Context, b operator.Bucket) (opsview.Outcome, error)) (*opsview.Bucket, error) {
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) { return do(ctx, o.as(r).Bucket(name)) },
 		func(r *http.Request, outcome opsview.Outcome) (*opsview.Bucket, error) {
 			return o.bucketAfter(r, name, outcome)
@@ -48,13 +48,13 @@ func reset(ctx context.Context, of settable, names []string) (opsview.Outcome, e
 }
 
 func (o *ops) setBucket(r *http.Request, in *BucketSettings) (*opsview.Bucket, error) {
-	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.Bucket) (opsview.Outcome, error) {
 		return set(ctx, b, in.Settings)
 	})
 }
 
 func (o *ops) resetBucket(r *http.Request, in *BucketResets) (*opsview.Bucket, error) {
-	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.Bucket) (opsview.Outcome, error) {
 		return reset(ctx, b, in.Settings)
 	})
 }
@@ -64,13 +64,13 @@ func (o *ops) resetSetting(r *http.Request, in *BucketReset) (*opsview.Bucket, e
 }
 
 func (o *ops) pauseBucket(r *http.Request, in *BucketPause) (*opsview.Bucket, error) {
-	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.Bucket) (opsview.Outcome, error) {
 		return opsview.Outcome{}, b.Pause(ctx, in.Reason)
 	})
 }
 
 func (o *ops) resumeBucket(r *http.Request, in *BucketName) (*opsview.Bucket, error) {
-	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+	return o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.Bucket) (opsview.Outcome, error) {
 		return outcomeOf(b.Resume(ctx))
 	})
 }
@@ -78,7 +78,7 @@ func (o *ops) resumeBucket(r *http.Request, in *BucketName) (*opsview.Bucket, er
 // releaseBucket ends a hold and an open circuit breaker of a bucket and, if requested, of all its flows.
 func (o *ops) releaseBucket(r *http.Request, in *BucketRelease) (*opsview.Bucket, error) {
 	var released opsview.ReleasedFlows
-	view, err := o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.BucketControl) (opsview.Outcome, error) {
+	view, err := o.changeBucket(r, in.Bucket, func(ctx context.Context, b operator.Bucket) (opsview.Outcome, error) {
 		if !in.AllFlows {
 			return outcomeOf(b.Release(ctx))
 		}

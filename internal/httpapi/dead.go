@@ -99,7 +99,7 @@ func (o *ops) dropDead(r *http.Request, in *DeadChoice) (*opsview.DeadChange, er
 }
 
 // dropIDs drops the dead letters that it can, and returns the ids that are none.
-func dropIDs(ctx context.Context, dead operator.DeadControl, ids []string) (*opsview.DeadChange, error) {
+func dropIDs(ctx context.Context, dead operator.DeadLetters, ids []string) (*opsview.DeadChange, error) {
 	view := &opsview.DeadChange{Dropped: new(int)}
 	for _, id := range ids {
 		state, err := dead.Drop(ctx, id)

@@ -31,7 +31,7 @@ type Buckets interface {
 	Pools() []string
 	KnownPools(ctx context.Context) ([]string, error)
 	PoolDetails(ctx context.Context, names ...string) ([]operator.PoolDetails, error)
-	As(author string) operator.Author
+	As(author string) *operator.Operator
 	Bucket(name string) operator.Bucket
 	CurrentName(bucket string) string
 	Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error)

@@ -13,7 +13,7 @@ import (
 
 const partsAtOnce = 100 // flows or groups of a list that names no limit
 
-// partControl is a flow or a group to change: an [operator.FlowControl] or an [operator.GroupControl].
+// partControl is a flow or a group to change: an [operator.Flow] or an [operator.Group].
 type partControl interface {
 	Pause(ctx context.Context, reason string) error
 	Resume(ctx context.Context) (was bool, err error)
@@ -34,7 +34,7 @@ type parts[N PartName, V any, P viewOf[V], S any] struct {
 	kind     string               // "flow" or "group"
 	settings []shaper.FlowSetting // that one may have of its own
 
-	control func(b operator.BucketControl, of N) partControl
+	control func(b operator.Bucket, of N) partControl
 	show    func(r *http.Request, of *N) (*V, error)
 	own     func(view *V) *S
 }
@@ -42,7 +42,7 @@ type parts[N PartName, V any, P viewOf[V], S any] struct {
 func (o *ops) flowRoutes() []route {
 	p := &parts[FlowName, opsview.Flow, *opsview.Flow, opsview.Settings]{
 		ops: o, kind: "flow", settings: shaper.FlowSettingNames(), show: o.showFlow,
-		control: func(b operator.BucketControl, of FlowName) partControl { return flowControl(b, of) },
+		control: func(b operator.Bucket, of FlowName) partControl { return flowControl(b, of) },
 		own:     func(view *opsview.Flow) *opsview.Settings { return &view.Settings },
 	}
 	one := append(p.routes(FlowOperations),
@@ -61,7 +61,7 @@ func (o *ops) flowRoutes() []route {
 func (o *ops) groupRoutes() []route {
 	p := &parts[GroupName, opsview.Group, *opsview.Group, shaper.OwnBounds]{
 		ops: o, kind: "group", settings: shaper.GroupSettingNames(), show: o.showGroup,
-		control: func(b operator.BucketControl, of GroupName) partControl { return b.Group(of.Group) },
+		control: func(b operator.Bucket, of GroupName) partControl { return b.Group(of.Group) },
 		own:     func(view *opsview.Group) *shaper.OwnBounds { return &view.Settings },
 	}
 	return append(p.routes(GroupOperations), few(o.lists, bind(o.fault, ListGroups, o.listGroups)))
@@ -117,7 +117,7 @@ func (p *PartPage) limit() int {
 }
 
 // flowControl returns the control of a flow, of a bucket or of a group in it.
-func flowControl(b operator.BucketControl, of FlowName) operator.FlowControl {
+func flowControl(b operator.Bucket, of FlowName) operator.Flow {
 	if of.Group != nil {
 		return b.Group(*of.Group).Flow(of.Flow)
 	}

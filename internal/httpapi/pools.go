@@ -90,7 +90,7 @@ func (o *ops) poolAfter(r *http.Request, name string, outcome opsview.Outcome) (
 	return &view, nil
 }
 
-func (o *ops) changePool(r *http.Request, name string, do func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error)) (*opsview.PoolView, error) {
+func (o *ops) changePool(r *http.Request, name string, do func(ctx context.Context, p operator.Pool) (opsview.Outcome, error)) (*opsview.PoolView, error) {
 	return change(r, func(ctx context.Context) (opsview.Outcome, error) { return do(ctx, o.as(r).Pool(name)) },
 		func(r *http.Request, outcome opsview.Outcome) (*opsview.PoolView, error) {
 			return o.poolAfter(r, name, outcome)
@@ -98,13 +98,13 @@ func (o *ops) changePool(r *http.Request, name string, do func(ctx context.Conte
 }
 
 func (o *ops) setPool(r *http.Request, in *PoolSettings) (*opsview.PoolView, error) {
-	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
+	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.Pool) (opsview.Outcome, error) {
 		return set(ctx, p, in.Settings)
 	})
 }
 
 func (o *ops) resetPool(r *http.Request, in *PoolResets) (*opsview.PoolView, error) {
-	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
+	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.Pool) (opsview.Outcome, error) {
 		return reset(ctx, p, in.Settings)
 	})
 }
@@ -115,7 +115,7 @@ func (o *ops) resetPoolSetting(r *http.Request, in *PoolReset) (*opsview.PoolVie
 
 // releasePool ends a hold and an open circuit breaker of a pool.
 func (o *ops) releasePool(r *http.Request, in *PoolName) (*opsview.PoolView, error) {
-	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.PoolControl) (opsview.Outcome, error) {
+	return o.changePool(r, in.Pool, func(ctx context.Context, p operator.Pool) (opsview.Outcome, error) {
 		return outcomeOf(p.Release(ctx))
 	})
 }

@@ -54,7 +54,7 @@ func newRecorder(o *ops, records *audit.Log, author string, address func(r *http
 			if bucket == "" {
 				return nil
 			}
-			return o.as(r).Bucket(bucket).TellChanged(context.WithoutCancel(r.Context()), operation)
+			return o.as(r).Bucket(bucket).NotifyChanged(context.WithoutCancel(r.Context()), operation)
 		}
 	}
 	return rec

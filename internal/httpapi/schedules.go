@@ -57,7 +57,7 @@ type scheduleChange struct {
 	job     string // of a fire
 }
 
-func (o *ops) changeSchedule(r *http.Request, name string, do func(ctx context.Context, s operator.ScheduleControl) (scheduleChange, error)) (*opsview.Schedule, error) {
+func (o *ops) changeSchedule(r *http.Request, name string, do func(ctx context.Context, s operator.Schedule) (scheduleChange, error)) (*opsview.Schedule, error) {
 	if _, err := o.schedule(r, name); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (o *ops) scheduleAfter(r *http.Request, name string, done scheduleChange) (
 
 // pauseSchedule stops the fires of a schedule.
 func (o *ops) pauseSchedule(r *http.Request, in *SchedulePause) (*opsview.Schedule, error) {
-	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
+	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.Schedule) (done scheduleChange, err error) {
 		done.changed, err = s.Pause(ctx, in.Reason)
 		return done, err
 	})
@@ -85,7 +85,7 @@ func (o *ops) pauseSchedule(r *http.Request, in *SchedulePause) (*opsview.Schedu
 
 // resumeSchedule ends the pause of a schedule.
 func (o *ops) resumeSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
-	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
+	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.Schedule) (done scheduleChange, err error) {
 		done.changed, err = s.Resume(ctx)
 		return done, err
 	})
@@ -93,7 +93,7 @@ func (o *ops) resumeSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedu
 
 // fireSchedule requests a fire now.
 func (o *ops) fireSchedule(r *http.Request, in *ScheduleName) (*opsview.Schedule, error) {
-	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.ScheduleControl) (done scheduleChange, err error) {
+	return o.changeSchedule(r, in.Schedule, func(ctx context.Context, s operator.Schedule) (done scheduleChange, err error) {
 		done.job, done.changed, err = s.Fire(ctx)
 		return done, err
 	})

@@ -143,3 +143,6 @@ type FlowRedriven struct {
 	// Still dead, because the bucket, the group or the flow is full. Later dead letters were not tried.
 	Full int `json:"full"`
 }
+
+// Result is how a job ended, with the response.
+type Result = shaper.ResultJSON

@@ -46,8 +46,8 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 		g.Key, g.Rate, g.Quotas = shaper.FlowKeyJob, rate, quotas
 		b.Group = &g
 	}
-	reload := func(change func(b *shaper.Bucket)) func(*testing.T, *Dispatcher, operator.Author, shaper.Bucket) {
-		return func(t *testing.T, d *Dispatcher, _ operator.Author, b shaper.Bucket) {
+	reload := func(change func(b *shaper.Bucket)) func(*testing.T, *Dispatcher, *operator.Operator, shaper.Bucket) {
+		return func(t *testing.T, d *Dispatcher, _ *operator.Operator, b shaper.Bucket) {
 			change(&b)
 			if err := d.Reconfigure([]shaper.Bucket{b}, d.workers, nil); err != nil {
 				t.Error(err)
@@ -57,7 +57,7 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 	for name, c := range map[string]struct {
 		flows  int
 		before func(b *shaper.Bucket)
-		change func(*testing.T, *Dispatcher, operator.Author, shaper.Bucket)
+		change func(*testing.T, *Dispatcher, *operator.Operator, shaper.Bucket)
 	}{
 		"bucket": {0, func(b *shaper.Bucket) { b.Rate, b.Burst = slow, 1 }, reload(func(b *shaper.Bucket) { b.Rate = fast })},
 		"bucket's quota": {0, func(b *shaper.Bucket) { b.Quotas = []admission.Rate{rig.RateOf(1, time.Minute)} },
@@ -70,17 +70,17 @@ func TestRaisedRateHoldsWithinASecond(t *testing.T) {
 		"groups":        {n, func(b *shaper.Bucket) { groups(b, slow) }, reload(func(b *shaper.Bucket) { groups(b, fast) })},
 		"flows of groups": {n, func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = slow },
 			reload(func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = fast })},
-		"one flow": {1, func(b *shaper.Bucket) { flows(b, slow) }, func(t *testing.T, _ *Dispatcher, c operator.Author, _ shaper.Bucket) {
+		"one flow": {1, func(b *shaper.Bucket) { flows(b, slow) }, func(t *testing.T, _ *Dispatcher, c *operator.Operator, _ shaper.Bucket) {
 			if _, err := c.Bucket("b").Flow("f0").Set(t.Context(), hundredPerSecond(t)); err != nil {
 				t.Error(err)
 			}
 		}},
-		"one group": {1, func(b *shaper.Bucket) { groups(b, slow) }, func(t *testing.T, _ *Dispatcher, c operator.Author, _ shaper.Bucket) {
+		"one group": {1, func(b *shaper.Bucket) { groups(b, slow) }, func(t *testing.T, _ *Dispatcher, c *operator.Operator, _ shaper.Bucket) {
 			if _, err := c.Bucket("b").Group("f0").Set(t.Context(), hundredPerSecond(t)); err != nil {
 				t.Error(err)
 			}
 		}},
-		"one flow of a group": {1, func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = slow }, func(t *testing.T, _ *Dispatcher, c operator.Author, _ shaper.Bucket) {
+		"one flow of a group": {1, func(b *shaper.Bucket) { groups(b, admission.Rate{}); b.Flow.Rate = slow }, func(t *testing.T, _ *Dispatcher, c *operator.Operator, _ shaper.Bucket) {
 			if _, err := c.Bucket("b").Group("f0").Flow("x").Set(t.Context(), hundredPerSecond(t)); err != nil {
 				t.Error(err)
 			}

@@ -72,7 +72,7 @@ func removeOne(l *loops, levels int, interrupted bool, ended chan string) {
 	put(1, "slow", 0)
 	<-time.After(2 * time.Second)
 	op := l.client.Op.As("anna").Bucket("b")
-	flow := func(name string) operator.FlowControl {
+	flow := func(name string) operator.Flow {
 		if levels == codec.LevelsGroups {
 			return op.Group("g").Flow(name)
 		}

@@ -2,54 +2,27 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
+	"github.com/tundish-io/tundish/schedule"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Bounds of an operator's texts.
-const (
-	MaxReason = 500 // bytes
-	maxBy     = 128 // bytes; longer ones are cut
-)
+// MaxReason bounds the reason of a pause in bytes.
+const MaxReason = 500
 
-// Author changes buckets and pools in the name of a person or a program. Every change is logged with the author. A pause and an override show the
-// author later.
-//
-// All processes obey a change at once, because it is in Redis, where every decision is made; a sleeping dispatcher is woken. It survives restarts,
-// whatever configurations say, until it is reset. When Redis is down or too slow, a method returns an error after [Config.Timeout] for each of its
-// round trips, or at the deadline of ctx. The outcome is unknown then, and the method may be called again.
-type Author struct {
-	op *Operator
-	by string
-}
-
-// As returns an [Author], which changes buckets and pools in the name of author. Control characters become spaces, and a name of more than
-// 128 bytes is cut.
-func (o *Operator) As(author string) Author {
-	author = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(author, "?"))
-	for len(author) > maxBy {
-		_, size := utf8.DecodeLastRuneInString(author)
-		author = author[:len(author)-size]
-	}
-	return Author{o, author}
-}
-
-// Bucket reads a bucket. The methods work on every bucket that Redis knows, also if it was removed from the configuration, or lives where another
-// configuration has it. For others they return [shaper.ErrUnknownBucket].
+// Bucket is the handle of a bucket. Its methods work on every bucket that Redis knows, also if it was removed from the configuration, or lives where
+// another configuration has it. For others they return [shaper.ErrUnknownBucket]. Changes need an author: see [Operator.As].
 type Bucket struct {
 	op   *Operator
 	name string
@@ -83,21 +56,15 @@ func (b Bucket) Info(ctx context.Context) (BucketInfo, error) {
 	return infos[0], nil
 }
 
-// BucketControl reads and changes a bucket.
-type BucketControl struct {
-	Bucket
-	by string
-}
+// errNoChange is the fault of a change without settings.
+var errNoChange = errors.New("nothing is changed: name a setting and its value")
 
-// Bucket names a bucket to change.
-func (a Author) Bucket(name string) BucketControl { return BucketControl{a.op.Bucket(name), a.by} }
-
-func (b BucketControl) control() control { return control{b.op, b.by} }
-
-// control makes the changes for the handles.
-type control struct {
-	*Operator
-	by string
+// checkReason checks the reason of a pause.
+func checkReason(bucket, reason string) error {
+	if !utf8.ValidString(reason) || len(reason) > MaxReason {
+		return &InvalidChangeError{bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
+	}
+	return nil
 }
 
 // InvalidChangeError says that a change does not fit; nothing was changed. Each line of its text begins with the setting.
@@ -111,49 +78,49 @@ func (e *InvalidChangeError) Error() string {
 }
 func (e *InvalidChangeError) Unwrap() error { return e.Err }
 
-// Pause stops departures from a bucket until [BucketControl.Resume]: no process claims from now on. Jobs that are claimed already are sent, within
+// Pause stops departures from a bucket until [Bucket.Resume]: no process claims from now on. Jobs that are claimed already are sent, within
 // the 200 ms that dispatchers look ahead. The bucket still admits jobs until it is full; leases, outcomes and retries go on. Pausing a paused bucket
 // changes the reason. One round trip.
-func (b BucketControl) Pause(ctx context.Context, reason string) error {
-	c, bucket := b.control(), b.name
-	if !utf8.ValidString(reason) || len(reason) > MaxReason {
-		return &InvalidChangeError{bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
+func (b Bucket) Pause(ctx context.Context, reason string) error {
+	o, bucket := b.op, b.name
+	if err := checkReason(bucket, reason); err != nil {
+		return err
 	}
-	r, err := c.control(ctx, bucket, metrics.ActionPause, reason)
+	r, err := o.control(ctx, bucket, metrics.ActionPause, reason)
 	if err != nil {
 		return err
 	}
 	_, since := r.Int(), r.Int()
 	if r.Err() == nil {
-		c.note(ctx, bucket, metrics.ActionPause, "reason", reason, "before", store.PauseText(since), "after", "paused")
+		o.note(ctx, bucket, metrics.ActionPause, "reason", reason, "before", store.PauseText(since), "after", "paused")
 	}
 	return r.Err()
 }
 
 // Resume lets a bucket run again and reports whether it was paused. It continues at its pace: it may send its burst at once, as after any quiet time.
 // One round trip.
-func (b BucketControl) Resume(ctx context.Context) (was bool, err error) {
-	c, bucket := b.control(), b.name
-	r, err := c.control(ctx, bucket, metrics.ActionResume)
+func (b Bucket) Resume(ctx context.Context) (was bool, err error) {
+	o, bucket := b.op, b.name
+	r, err := o.control(ctx, bucket, metrics.ActionResume)
 	if err != nil {
 		return false, err
 	}
 	_, since := r.Int(), r.Int()
 	if r.Err() == nil {
-		c.noteIf(ctx, since > 0, "bucket", bucket, metrics.ActionResume, "before", store.PauseText(since), "after", "running")
+		o.noteIf(ctx, since > 0, "bucket", bucket, metrics.ActionResume, "before", store.PauseText(since), "after", "running")
 	}
 	return since > 0, r.Err()
 }
 
-// Set changes settings of a bucket over what configurations say, until [BucketControl.Reset]. A new rate, faster or slower, is effective from the
+// Set changes settings of a bucket over what configurations say, until [Bucket.Reset]. A new rate, faster or slower, is effective from the
 // next slot on. A bound below the present number of jobs admits none until enough jobs have been sent. A max_in_flight that the configuration does
 // not set rises with the rate and the burst. A patch that does not fit is an [*InvalidChangeError]. Two round trips.
-func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
-	c, bucket := b.control(), b.name
+func (b Bucket) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
+	o, bucket := b.op, b.name
 	if patch.IsZero() {
-		return nil, &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
+		return nil, &InvalidChangeError{bucket, errNoChange}
 	}
-	after, err := c.inForce(ctx, bucket)
+	after, err := o.inForce(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -164,68 +131,72 @@ func (b BucketControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Cha
 	if n, ok := patch.values[shaper.SettingMaxInFlight]; ok && n.IsZero() {
 		return nil, &InvalidChangeError{bucket, fmt.Errorf("max_in_flight: 0: want 1 to %d, or reset it to have it as configured", shaper.MaxCapacity)}
 	}
-	return c.change(ctx, bucket, metrics.ActionSet, patch.fields()...)
+	return o.change(ctx, bucket, metrics.ActionSet, 2, patch.fields()...)
 }
 
 // Reset removes overrides of settings of a bucket; without settings, all of them. One round trip.
-func (b BucketControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
-	c, bucket := b.control(), b.name
+func (b Bucket) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
+	o, bucket := b.op, b.name
 	if len(settings) == 0 {
 		settings = shaper.Settings()
 	}
-	var fields []any
+	fields, unknown := resetFields(changeable, settings)
+	if unknown != "" {
+		return nil, &InvalidChangeError{bucket, unknownSetting(string(unknown))}
+	}
+	return o.change(ctx, bucket, metrics.ActionReset, 1, fields...)
+}
+
+// resetFields returns the fields in Redis of settings, or the first one that is not among all.
+func resetFields(all store.StoredSettings, settings []shaper.Setting) (fields []any, unknown shaper.Setting) {
 	for _, setting := range settings {
-		s := changeable.Find(setting)
+		s := all.Find(setting)
 		if s == nil {
-			return nil, &InvalidChangeError{bucket, unknownSetting(string(setting))}
+			return nil, setting
 		}
 		for _, name := range s.Fields {
 			fields = append(fields, name)
 		}
 	}
-	return c.change(ctx, bucket, metrics.ActionReset, fields...)
+	return fields, ""
 }
 
-// change runs the script for fields and returns what it changed.
-func (c control) change(ctx context.Context, bucket, action string, args ...any) ([]shaper.Change, error) {
-	r, err := c.control(ctx, bucket, action, args...)
+// change runs control.lua on settings of a bucket and returns the changes. One of step args is a field.
+func (o *Operator) change(ctx context.Context, bucket, action string, step int, args ...any) ([]shaper.Change, error) {
+	r, err := o.control(ctx, bucket, action, args...)
 	if err != nil {
 		return nil, err
 	}
 	_, _ = r.Int(), r.Int()
-	step := 1
-	if action == metrics.ActionSet {
-		step = 2
-	}
 	changes, isChanged, err := readChanges(r, action, step, args)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: script control: %w", bucket, err)
 	}
-	c.noteIf(ctx, isChanged, "bucket", bucket, action, "changes", store.ChangesText(changes))
+	o.noteIf(ctx, isChanged, "bucket", bucket, action, "changes", store.ChangesText(changes))
 	return changes, nil
 }
 
-// TellChanged reports an operation that changed the bucket to the hooks that subscribe to [shaper.EventOperatorChanged]. One round trip.
-func (b BucketControl) TellChanged(ctx context.Context, operation string) error {
-	_, err := b.control().control(ctx, b.name, "tell", operation)
+// NotifyChanged reports an operation that changed the bucket to the hooks that subscribe to [shaper.EventOperatorChanged]. One round trip.
+func (b Bucket) NotifyChanged(ctx context.Context, operation string) error {
+	_, err := b.op.control(ctx, b.name, "tell", operation)
 	return err
 }
 
 // inForce returns the effective settings of a bucket, of those that can be changed.
-func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, error) {
-	if b, err := c.store.Bucket(bucket); err == nil {
-		if err := c.store.Configure(ctx, b); err != nil && !errors.Is(err, shaper.ErrTagChanged) {
+func (o *Operator) inForce(ctx context.Context, bucket string) (shaper.Bucket, error) {
+	if b, err := o.store.Bucket(bucket); err == nil {
+		if err := o.store.Configure(ctx, b); err != nil && !errors.Is(err, shaper.ErrTagChanged) {
 			return shaper.Bucket{}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
-	k, err := c.keysOf(ctx, bucket)
+	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
 		return shaper.Bucket{}, err
 	}
 	names := changeable.Fields()
-	values, err := c.store.Redis.HMGet(ctx, k.Conf(), names...).Result()
+	values, err := o.store.Redis.HMGet(ctx, k.Conf(), names...).Result()
 	if err != nil {
 		return shaper.Bucket{}, fmt.Errorf("bucket %q: read its settings: %w", bucket, err)
 	}
@@ -242,15 +213,18 @@ func (c control) inForce(ctx context.Context, bucket string) (shaper.Bucket, err
 }
 
 // control runs control.lua.
-func (c control) control(ctx context.Context, bucket, action string, args ...any) (*lua.Reader, error) {
-	return c.run(ctx, bucket, lua.Control, func(k store.Keys) []string { return k.Of(lua.Control) }, append([]any{store.WakeChannel, c.store.KeyName(bucket), action, c.by}, args...)...)
+func (o *Operator) control(ctx context.Context, bucket, action string, args ...any) (*lua.Reader, error) {
+	return o.run(ctx, bucket, lua.Control, func(k store.Keys) []string { return k.Of(lua.Control) }, append([]any{store.WakeChannel, o.store.KeyName(bucket), action, o.by}, args...)...)
 }
 
 // run runs a script on a bucket that is configured here or known to Redis. A bucket that lives where another configuration has it obeys too, and
 // takes the change along when it moves.
-func (c control) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(store.Keys) []string, args ...any) (*lua.Reader, error) {
-	if b, err := c.store.Bucket(bucket); err == nil {
-		r, err := c.store.RunConfigured(ctx, b, script, keysOf(b.Keys), args...)
+func (o *Operator) run(ctx context.Context, bucket string, script *lua.Script, keysOf func(store.Keys) []string, args ...any) (*lua.Reader, error) {
+	if err := o.hasAuthor(); err != nil {
+		return nil, err
+	}
+	if b, err := o.store.Bucket(bucket); err == nil {
+		r, err := o.store.RunConfigured(ctx, b, script, keysOf(b.Keys), args...)
 		if err == nil {
 			return r, nil
 		}
@@ -261,11 +235,11 @@ func (c control) run(ctx context.Context, bucket string, script *lua.Script, key
 	if !admission.ValidName(bucket) {
 		return nil, fmt.Errorf("%w %q", shaper.ErrUnknownBucket, bucket)
 	}
-	live, err := c.store.LiveKeys(ctx, bucket)
+	live, err := o.store.LiveKeys(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.store.Run(ctx, script, keysOf(live[bucket]), args...)
+	reply, err := o.store.Run(ctx, script, keysOf(live[bucket]), args...)
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -291,25 +265,25 @@ func (o *Operator) keysOf(ctx context.Context, bucket string) (store.Keys, error
 func (o *Operator) CurrentName(name string) string { return o.store.CurrentName(name) }
 
 // note logs and counts what was done to a bucket.
-func (c control) note(ctx context.Context, bucket, action string, args ...any) {
-	c.noteIf(ctx, true, "bucket", bucket, action, args...)
+func (o *Operator) note(ctx context.Context, bucket, action string, args ...any) {
+	o.noteIf(ctx, true, "bucket", bucket, action, args...)
 }
 
 // noteIf logs and counts what was done to a bucket, or to a flow or group of it. Where nothing was to be changed, that is a line for debugging.
-func (c control) noteIf(ctx context.Context, isChanged bool, what, bucket, action string, args ...any) {
-	if c.store.Known(bucket) != nil { // the names of others would be labels without a bound
-		c.store.Metrics.CountAction(bucket, action)
+func (o *Operator) noteIf(ctx context.Context, isChanged bool, what, bucket, action string, args ...any) {
+	if o.store.Known(bucket) != nil { // the names of others would be labels without a bound
+		o.store.Metrics.CountAction(bucket, action)
 	}
-	args = append([]any{"bucket", bucket, "action", action, "by", c.by}, args...)
+	args = append([]any{"bucket", bucket, "action", action, "by", o.by}, args...)
 	switch {
 	case !isChanged:
-		c.store.Log.DebugContext(ctx, "an operator had nothing to change", args...)
+		o.store.Log.DebugContext(ctx, "an operator had nothing to change", args...)
 	case what == "flow":
-		c.store.Log.InfoContext(ctx, "an operator changed a flow", args...)
+		o.store.Log.InfoContext(ctx, "an operator changed a flow", args...)
 	case what == "group":
-		c.store.Log.InfoContext(ctx, "an operator changed a group", args...)
+		o.store.Log.InfoContext(ctx, "an operator changed a group", args...)
 	default:
-		c.store.Log.InfoContext(ctx, "an operator changed a bucket", args...)
+		o.store.Log.InfoContext(ctx, "an operator changed a bucket", args...)
 	}
 }
 
@@ -354,4 +328,38 @@ func readChanges(r *lua.Reader, action string, step int, args []any) (changes []
 		}
 	}
 	return changes, isChanged, nil
+}
+
+// OpenBundle opens a bundle in the bucket, or completes an open one: see the method of [producer.Client].
+//
+// [producer.Client]: https://pkg.go.dev/github.com/tundish-io/tundish/shaper/producer#Client
+func (b Bucket) OpenBundle(ctx context.Context, bundle shaper.Bundle) (shaper.BundleInfo, error) {
+	return b.op.store.OpenBundle(ctx, b.name, &bundle)
+}
+
+// Bundle returns the state of a bundle of the bucket, or [shaper.ErrUnknownBundle]. One round trip.
+func (b Bucket) Bundle(ctx context.Context, id string) (shaper.BundleInfo, error) {
+	return b.op.store.Bundle(ctx, b.name, id)
+}
+
+// Plan returns the plan that a bucket obeys now, whatever is configured here. It is the zero value if the bucket sends at all times, at its own rate.
+// Two round trips.
+func (b Bucket) Plan(ctx context.Context) (plan schedule.Plan, err error) {
+	k, err := b.op.keysOf(ctx, b.name)
+	if err != nil {
+		return plan, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.op.store.Timeout)
+	defer cancel()
+	text, err := b.op.store.Redis.HGet(ctx, k.Conf(), store.FieldPlan).Result()
+	if err == redis.Nil || err == nil && text == "" { //nolint:errorlint // as the library has it
+		return plan, nil
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &plan)
+	}
+	if err != nil {
+		return plan, fmt.Errorf("bucket %q: read its plan: %w", b.name, err)
+	}
+	return plan, nil
 }

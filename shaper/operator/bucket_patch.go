@@ -52,7 +52,7 @@ type BucketPatch struct {
 // IsZero reports whether the patch changes nothing.
 func (p BucketPatch) IsZero() bool { return len(p.values) == 0 }
 
-// Put adds a setting to the patch, its value as in the configuration: "20/s" for a rate, "5000" for a number. [BucketControl.Set] checks whether the
+// Put adds a setting to the patch, its value as in the configuration: "20/s" for a rate, "5000" for a number. [Bucket.Set] checks whether the
 // bucket is valid with it. The error begins with the setting.
 func (p *BucketPatch) Put(setting shaper.Setting, value string) error {
 	s := changeable.Find(setting)

@@ -41,7 +41,7 @@ type DeadChange struct {
 // [shaper.Shed]). If the bucket is full, it ends, and Next leads to the first dead letter that did not fit. A dead letter whose flow or group is full
 // is skipped, and tried again in the next round, to which Next leads. Dead letters of disabled flows stay dead. It may be called again after an
 // error, with the same cursor. With dryRun it only counts what it would try. Six round trips for each 200 dead letters that it examines.
-func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
+func (d DeadLetters) RedriveFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
 	change, err := d.changeFound(ctx, filter, cursor, dryRun, func(ctx context.Context, change *DeadChange, ids []string) (leftDead, error) {
 		left := leftDead{len(ids), len(ids)}
 		codes, err := d.op.redriveSome(ctx, d.bucket, ids, sparePlaces)
@@ -62,10 +62,10 @@ func (d DeadControl) RedriveFound(ctx context.Context, filter DeadFilter, cursor
 
 // DropFound drops the dead letters that match the filter, in the order in which RedriveFound redrives them. It examines at most 2000 in a call, and
 // none that died after the first call. One round trip more for each that it drops.
-func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
+func (d DeadLetters) DropFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool) (DeadChange, error) {
 	change, err := d.changeFound(ctx, filter, cursor, dryRun, func(ctx context.Context, change *DeadChange, ids []string) (leftDead, error) {
 		for _, id := range ids {
-			state, err := d.op.store.Cancel(ctx, d.bucket, id, shaper.StateDead)
+			state, err := d.op.cancel(ctx, d.bucket, id, shaper.StateDead)
 			switch {
 			case errors.Is(err, shaper.ErrNotFound): // another process dropped it, and Redis has forgotten it already
 			case err != nil:
@@ -77,7 +77,7 @@ func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor st
 		return leftDead{len(ids), len(ids)}, nil
 	})
 	if change.Dropped > 0 {
-		d.control().note(ctx, d.bucket, metrics.ActionDrop, append([]any{"jobs", change.Dropped}, filter.logged()...)...)
+		d.op.note(ctx, d.bucket, metrics.ActionDrop, append([]any{"jobs", change.Dropped}, filter.logged()...)...)
 	}
 	return change, err
 }
@@ -87,7 +87,7 @@ func (d DeadControl) DropFound(ctx context.Context, filter DeadFilter, cursor st
 type leftDead struct{ full, part int }
 
 // changeFound examines the next dead letters and calls do with those that match the filter.
-func (d DeadControl) changeFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool,
+func (d DeadLetters) changeFound(ctx context.Context, filter DeadFilter, cursor string, dryRun bool,
 	do func(ctx context.Context, change *DeadChange, ids []string) (leftDead, error),
 ) (DeadChange, error) {
 	change := DeadChange{Next: cursor}
@@ -153,7 +153,7 @@ func (r deadRound) cursor(from int64, id string) string {
 }
 
 // round begins a round, or continues the round of a cursor.
-func (d DeadControl) round(ctx context.Context, w *deadWalk, cursor string) (r deadRound, err error) {
+func (d DeadLetters) round(ctx context.Context, w *deadWalk, cursor string) (r deadRound, err error) {
 	if cursor == "" {
 		r.end, err = d.newest(ctx, w.b)
 	} else if r, err = parseRound(cursor, w); err != nil {
@@ -164,7 +164,7 @@ func (d DeadControl) round(ctx context.Context, w *deadWalk, cursor string) (r d
 }
 
 // newest returns when the newest dead letter died; 0 if there is none.
-func (d DeadControl) newest(ctx context.Context, b *store.Bucket) (int64, error) {
+func (d DeadLetters) newest(ctx context.Context, b *store.Bucket) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.op.store.Timeout)
 	defer cancel()
 	some, err := d.op.store.Redis.ZRevRangeWithScores(ctx, b.Keys.Dead(), 0, 0).Result()

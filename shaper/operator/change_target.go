@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/lua"
@@ -17,45 +16,19 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-func (c control) pauseTarget(ctx context.Context, t target, reason string) error {
-	if !utf8.ValidString(reason) || len(reason) > MaxReason {
-		return &InvalidChangeError{t.bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
-	}
-	change, err := c.changeTarget(ctx, t, metrics.ActionPause, jsonLine(codec.PauseNote{By: c.by, Reason: reason}))
-	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionPause, "reason", reason, "before", pauseBefore(&change.before), "after", "paused")
-	}
-	return err
-}
-
-func (c control) resumeTarget(ctx context.Context, t target) (was bool, err error) {
-	change, err := c.changeTarget(ctx, t, metrics.ActionResume)
-	if err == nil {
-		c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionResume, "before", pauseBefore(&change.before), "after", "running")
-	}
-	return change.before.Pause != nil, err
-}
-
-func pauseBefore(own *shaper.OwnFlow) string {
-	if own.Pause == nil {
-		return store.PauseText(0)
-	}
-	return store.PauseText(own.Pause.Since.UnixMicro())
-}
-
-func (c control) setTarget(ctx context.Context, t target, patch *FlowPatch) (shaper.OwnFlow, error) {
-	if err := c.fits(ctx, t, patch); err != nil {
+func (o *Operator) setTarget(ctx context.Context, t target, patch *FlowPatch) (shaper.OwnFlow, error) {
+	if err := o.fits(ctx, t, patch); err != nil {
 		return shaper.OwnFlow{}, err
 	}
-	fields, err := c.resolved(ctx, t, patch)
+	fields, err := o.resolved(ctx, t, patch)
 	if err != nil {
 		return shaper.OwnFlow{}, err
 	}
-	return c.writeTarget(ctx, t, patch, fields)
+	return o.writeTarget(ctx, t, patch, fields)
 }
 
 // writeTarget writes the fields of a patch, as control_flow.lua takes them.
-func (c control) writeTarget(ctx context.Context, t target, patch *FlowPatch, fields []string) (shaper.OwnFlow, error) {
+func (o *Operator) writeTarget(ctx context.Context, t target, patch *FlowPatch, fields []string) (shaper.OwnFlow, error) {
 	args := make([]any, len(fields))
 	names := make([]string, 0, len(patch.given))
 	for i, value := range fields {
@@ -66,31 +39,23 @@ func (c control) writeTarget(ctx context.Context, t target, patch *FlowPatch, fi
 			names = append(names, string(name))
 		}
 	}
-	change, err := c.changeTarget(ctx, t, metrics.ActionSet, args...)
+	change, err := o.changeTarget(ctx, t, metrics.ActionSet, args...)
 	if err == nil {
-		c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionSet, "settings", strings.Join(names, ", ")) // no values: some are secret
+		o.noteTargetIf(ctx, change.isChanged, t, metrics.ActionSet, "settings", strings.Join(names, ", ")) // no values: some are secret
 	}
 	return change.after, err
 }
 
-func (c control) resetTarget(ctx context.Context, t target) (had bool, err error) {
-	change, err := c.changeTarget(ctx, t, metrics.ActionReset)
-	if err == nil {
-		c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionReset)
-	}
-	return !change.before.IsZero(), err
+func (o *Operator) noteTarget(ctx context.Context, t target, action string, args ...any) {
+	o.noteTargetIf(ctx, true, t, action, args...)
 }
 
-func (c control) noteTarget(ctx context.Context, t target, action string, args ...any) {
-	c.noteTargetIf(ctx, true, t, action, args...)
-}
-
-func (c control) noteTargetIf(ctx context.Context, isChanged bool, t target, action string, args ...any) {
+func (o *Operator) noteTargetIf(ctx context.Context, isChanged bool, t target, action string, args ...any) {
 	what := "flow"
 	if t.what == targetGroup {
 		what = "group"
 	}
-	c.noteIf(ctx, isChanged, what, t.bucket, action, slices.Concat(t.label, args)...)
+	o.noteIf(ctx, isChanged, what, t.bucket, action, slices.Concat(t.label, args)...)
 }
 
 // changed is the change that control_flow.lua made.
@@ -101,8 +66,8 @@ type changed struct {
 }
 
 // changeTarget runs control_flow.lua.
-func (c control) changeTarget(ctx context.Context, t target, action string, args ...any) (change changed, err error) {
-	r, err := c.run(ctx, t.bucket, lua.ControlFlow, t.scriptKeys, append([]any{store.WakeChannel, c.store.KeyName(t.bucket), t.name, action, t.what}, args...)...)
+func (o *Operator) changeTarget(ctx context.Context, t target, action string, args ...any) (change changed, err error) {
+	r, err := o.run(ctx, t.bucket, lua.ControlFlow, t.scriptKeys, append([]any{store.WakeChannel, o.store.KeyName(t.bucket), t.name, action, t.what}, args...)...)
 	if err != nil {
 		return change, err
 	}

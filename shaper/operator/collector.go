@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/fleet"
 )
 
@@ -232,4 +233,106 @@ func (c *Collector) look() collected {
 	}
 	c.at = time.Now()
 	return c.seen
+}
+
+// What responses of downstreams have changed. The audit of dispatchers counts flows: a scrape reads none.
+var (
+	holds = prometheus.NewDesc("tundish_holds",
+		"Flows that their downstream holds, counted about every 30 seconds; 1 for the bucket itself if it is held.", []string{"bucket"}, nil)
+	breakers = prometheus.NewDesc("tundish_breakers",
+		"Flows whose circuit breaker is open or half-open, counted about every 30 seconds; 1 for the breaker of the bucket itself.", []string{"bucket", "state"}, nil)
+	disabledFlows = prometheus.NewDesc("tundish_disabled_flows",
+		"Flows that send nothing and take no jobs until an operator enables them. None where the bucket has no flows.", []string{"bucket"}, nil)
+	factor = prometheus.NewDesc("tundish_bucket_adaptive_factor",
+		"Part of its rate to which the downstream slows the bucket, 1 if it does not. None where flows are slowed one by one.", []string{"bucket"}, nil)
+	poolHolds    = prometheus.NewDesc("tundish_pool_holds", "1 if the downstream holds the pool, else 0.", []string{"pool"}, nil)
+	poolBreakers = prometheus.NewDesc("tundish_pool_breakers", "1 if the circuit breaker of the pool is in this state, else 0.", []string{"pool", "state"}, nil)
+	poolFactor   = prometheus.NewDesc("tundish_pool_adaptive_factor",
+		"Part of its rate to which the downstream slows the pool, 1 if it does not.", []string{"pool"}, nil)
+)
+
+func describeDownstreams(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{holds, breakers, disabledFlows, factor, poolHolds, poolBreakers, poolFactor} {
+		ch <- desc
+	}
+}
+
+func collectDownstreams(ch chan<- prometheus.Metric, seen collected) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	for i := range seen.buckets {
+		b := &seen.buckets[i]
+		gauge(holds, float64(b.FlowsHeld)+oneIf(isHeld(b.Downstream, b.Now)), b.Name)
+		gauge(breakers, float64(b.FlowsOpen)+oneIf(isIn(b.Downstream, shaper.BreakerOpen)), b.Name, string(shaper.BreakerOpen))
+		gauge(breakers, float64(b.FlowsHalfOpen)+oneIf(isIn(b.Downstream, shaper.BreakerHalfOpen)), b.Name, string(shaper.BreakerHalfOpen))
+		if b.HasFlows {
+			gauge(disabledFlows, float64(b.FlowsDisabled), b.Name)
+		}
+		if !b.HasFlows || b.Downstream != nil {
+			gauge(factor, factorOf(b.Downstream), b.Name)
+		}
+	}
+	for i := range seen.pools {
+		p := &seen.pools[i]
+		gauge(poolHolds, oneIf(isHeld(p.Downstream, p.Now)), p.Name)
+		for _, state := range []shaper.BreakerState{shaper.BreakerOpen, shaper.BreakerHalfOpen} {
+			gauge(poolBreakers, oneIf(isIn(p.Downstream, state)), p.Name, string(state))
+		}
+		gauge(poolFactor, factorOf(p.Downstream), p.Name)
+	}
+}
+
+// isHeld reports whether there is a hold that no breaker makes.
+func isHeld(d *shaper.Downstream, now time.Time) bool {
+	return d.HeldAt(now) && d.Breaker == shaper.BreakerClosed
+}
+
+func isIn(d *shaper.Downstream, state shaper.BreakerState) bool {
+	return d != nil && d.Breaker == state
+}
+
+func factorOf(d *shaper.Downstream) float64 {
+	if d == nil {
+		return 1
+	}
+	return d.Factor
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// Labels of budgets: the bucket is "" for a pool's budget, the pool is "" for a bucket's.
+var ofBudget = []string{"bucket", "pool", "budget"}
+
+var (
+	budgetLimit    = prometheus.NewDesc("tundish_budget_limit", "Amount of a budget of a bucket or a pool in its window, in the unit of the budget.", ofBudget, nil)
+	budgetCharged  = prometheus.NewDesc("tundish_budget_charged", "Of a budget, charged in its window: what jobs in flight reserve, and what the others used.", ofBudget, nil)
+	budgetInFlight = prometheus.NewDesc("tundish_budget_in_flight", "Of a budget, reserved by jobs in flight.", ofBudget, nil)
+)
+
+func describeBudgets(ch chan<- *prometheus.Desc) {
+	ch <- budgetLimit
+	ch <- budgetCharged
+	ch <- budgetInFlight
+}
+
+func collectBudgets(ch chan<- prometheus.Metric, seen collected) {
+	collect := func(bucket, pool string, budgets []shaper.BudgetUse) {
+		for _, b := range budgets {
+			for desc, value := range map[*prometheus.Desc]int64{budgetLimit: b.Budget.Count, budgetCharged: b.Charged, budgetInFlight: b.Open} {
+				ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), bucket, pool, b.Budget.String())
+			}
+		}
+	}
+	for i := range seen.buckets {
+		collect(seen.buckets[i].Name, "", seen.buckets[i].Budgets)
+	}
+	for i := range seen.pools {
+		collect("", seen.pools[i].Name, seen.pools[i].BudgetUse)
+	}
 }

@@ -17,26 +17,15 @@ import (
 // maxRedrive is how many dead letters one script moves.
 const maxRedrive = 200
 
-// DeadLetters reads the dead letters of a bucket.
+// DeadLetters is the handle of the dead letters of a bucket. Changes need an author: see [Operator.As].
 type DeadLetters struct {
 	op     *Operator
 	bucket string
 	bare   bool // without payloads
 }
 
-// Dead returns the dead letters of a bucket.
+// Dead returns the handle of the dead letters of the bucket.
 func (b Bucket) Dead() DeadLetters { return DeadLetters{b.op, b.name, b.bare} }
-
-// DeadControl reads, redrives and drops the dead letters of a bucket.
-type DeadControl struct {
-	DeadLetters
-	by string
-}
-
-// Dead returns the dead letters of a bucket, to change them.
-func (b BucketControl) Dead() DeadControl { return DeadControl{b.Bucket.Dead(), b.by} }
-
-func (d DeadControl) control() control { return control{d.op, d.by} }
 
 // List returns dead letters, newest first, at most limit of them from offset on, also of a bucket that was removed from the configuration. It returns
 // fewer if they are large: it stops at about a mebibyte, or at 16 MiB of what Redis keeps of them. Two round trips, one more for a removed bucket,
@@ -150,7 +139,7 @@ func (r *Redriven) Add(more Redriven) {
 // Redrive puts dead letters back at the end of the list, with all their attempts; they are sent at the bucket's pace. It never exceeds the bound of
 // the bucket, a group or a flow: what does not fit stays dead. One round trip for 200 ids; two if the bucket has flows, and two more if it is not
 // configured here.
-func (d DeadControl) Redrive(ctx context.Context, ids ...string) (Redriven, error) {
+func (d DeadLetters) Redrive(ctx context.Context, ids ...string) (Redriven, error) {
 	sum, err := d.op.redrive(ctx, d.bucket, ids)
 	var job []any
 	if len(ids) == 1 {
@@ -161,9 +150,9 @@ func (d DeadControl) Redrive(ctx context.Context, ids ...string) (Redriven, erro
 }
 
 // noteRedriven logs and counts what was moved, also if an error followed. args describe which dead letters were meant.
-func (d DeadControl) noteRedriven(ctx context.Context, sum Redriven, args ...any) {
+func (d DeadLetters) noteRedriven(ctx context.Context, sum Redriven, args ...any) {
 	if sum.Moved > 0 {
-		d.control().note(ctx, d.bucket, metrics.ActionRedrive, append([]any{"jobs", sum.Moved}, args...)...)
+		d.op.note(ctx, d.bucket, metrics.ActionRedrive, append([]any{"jobs", sum.Moved}, args...)...)
 	}
 }
 
@@ -181,6 +170,9 @@ func (o *Operator) redrive(ctx context.Context, bucket string, ids []string) (Re
 
 // redriveSome redrives at most maxRedrive dead letters and returns the code of each. It leaves 1/spare of each bound free.
 func (o *Operator) redriveSome(ctx context.Context, bucket string, ids []string, spare int) ([]int64, error) {
+	if err := o.hasAuthor(); err != nil {
+		return nil, err
+	}
 	b, err := o.store.UseAny(ctx, bucket)
 	if err != nil {
 		return nil, err
@@ -211,7 +203,7 @@ func (o *Operator) redriveSome(ctx context.Context, bucket string, ids []string,
 
 // RedriveAll redrives up to limit dead letters, the oldest first, until all
 // are moved or the bucket is full.
-func (d DeadControl) RedriveAll(ctx context.Context, limit int) (Redriven, error) {
+func (d DeadLetters) RedriveAll(ctx context.Context, limit int) (Redriven, error) {
 	sum, err := d.op.redriveAll(ctx, d.bucket, limit)
 	d.noteRedriven(ctx, sum)
 	return sum, err
@@ -251,19 +243,19 @@ func (o *Operator) oldestDead(ctx context.Context, b *store.Bucket, offset, n in
 // Drop drops a dead letter and returns the state the job is in now:
 // [shaper.StateDropped] if that worked, now or before. One round trip; two where the bucket has flows, and two more where it is not
 // configured here.
-func (d DeadControl) Drop(ctx context.Context, id string) (shaper.State, error) {
-	state, err := d.op.store.Cancel(ctx, d.bucket, id, shaper.StateDead)
+func (d DeadLetters) Drop(ctx context.Context, id string) (shaper.State, error) {
+	state, err := d.op.cancel(ctx, d.bucket, id, shaper.StateDead)
 	if state == shaper.StateDropped {
-		d.control().note(ctx, d.bucket, metrics.ActionDrop, "job", id)
+		d.op.note(ctx, d.bucket, metrics.ActionDrop, "job", id)
 	}
 	return state, err
 }
 
 // DropAll drops all current dead letters and returns how many. It takes as many round trips for each as Drop.
-func (d DeadControl) DropAll(ctx context.Context) (int, error) {
+func (d DeadLetters) DropAll(ctx context.Context) (int, error) {
 	dropped, err := d.op.dropAll(ctx, d.bucket)
 	if dropped > 0 {
-		d.control().note(ctx, d.bucket, metrics.ActionDrop, "jobs", dropped)
+		d.op.note(ctx, d.bucket, metrics.ActionDrop, "jobs", dropped)
 	}
 	return dropped, err
 }
@@ -280,7 +272,7 @@ func (o *Operator) dropAll(ctx context.Context, bucket string) (int, error) {
 			return dropped, err
 		}
 		for _, id := range ids {
-			state, err := o.store.Cancel(ctx, bucket, id, shaper.StateDead)
+			state, err := o.cancel(ctx, bucket, id, shaper.StateDead)
 			if err != nil {
 				return dropped, err
 			}

@@ -29,7 +29,7 @@ var ErrDrainRuns = errors.New("shaper: a drain of the bucket runs already")
 // Drain makes a bucket send now, whatever its windows say, until the drain ends. It does not make the bucket faster, and a paused bucket stays
 // paused. The drain is stored in Redis and survives the processes. Options that do not fit are an [*InvalidChangeError]. While another drain runs it
 // returns that drain and [ErrDrainRuns]. One round trip, two if a reply is lost.
-func (b BucketControl) Drain(ctx context.Context, o DrainOptions) (*shaper.DrainRun, error) {
+func (b Bucket) Drain(ctx context.Context, o DrainOptions) (*shaper.DrainRun, error) {
 	var errs []error
 	if !o.Rate.IsZero() {
 		if err := o.Rate.Validate(); err != nil {
@@ -52,27 +52,27 @@ func (b BucketControl) Drain(ctx context.Context, o DrainOptions) (*shaper.Drain
 	case refused:
 		return run, fmt.Errorf("bucket %q: %w", b.name, ErrDrainRuns)
 	}
-	b.control().note(ctx, b.name, metrics.ActionDrain, "rate", o.Rate, "max", o.Max, "until_empty", run.UntilEmpty)
+	b.op.note(ctx, b.name, metrics.ActionDrain, "rate", o.Rate, "max", o.Max, "until_empty", run.UntilEmpty)
 	return run, nil
 }
 
 // StopDrain ends the drain of a bucket, and reports whether one ran. Jobs that have a slot already are still sent, within 200 ms. One round trip.
-func (b BucketControl) StopDrain(ctx context.Context) (was bool, err error) {
+func (b Bucket) StopDrain(ctx context.Context) (was bool, err error) {
 	run, refused, err := b.controlDrain(ctx, "stop", "", 0, 0, 0, 0)
 	if err != nil || refused {
 		return false, err
 	}
-	b.control().note(ctx, b.name, metrics.ActionDrain, "before", shaper.DrainRuns, "after", run.State, "departed", run.Departed)
+	b.op.note(ctx, b.name, metrics.ActionDrain, "before", shaper.DrainRuns, "after", run.State, "departed", run.Departed)
 	return true, nil
 }
 
 // controlDrain runs control_drain.lua, once more if its reply is lost. refused: another drain runs, or none does.
-func (b BucketControl) controlDrain(ctx context.Context, action string, args ...any) (run *shaper.DrainRun, refused bool, err error) {
-	all := append([]any{store.WakeChannel, b.op.store.KeyName(b.name), action, b.by}, args...)
+func (b Bucket) controlDrain(ctx context.Context, action string, args ...any) (run *shaper.DrainRun, refused bool, err error) {
+	all := append([]any{store.WakeChannel, b.op.store.KeyName(b.name), action, b.op.by}, args...)
 	keys := func(k store.Keys) []string { return k.Of(lua.ControlDrain) }
-	r, err := b.control().run(ctx, b.name, lua.ControlDrain, keys, all...)
+	r, err := b.op.run(ctx, b.name, lua.ControlDrain, keys, all...)
 	if err != nil && !errors.Is(err, shaper.ErrUnknownBucket) && ctx.Err() == nil {
-		r, err = b.control().run(ctx, b.name, lua.ControlDrain, keys, all...)
+		r, err = b.op.run(ctx, b.name, lua.ControlDrain, keys, all...)
 	}
 	if err != nil {
 		return nil, false, err

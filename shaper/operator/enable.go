@@ -12,14 +12,13 @@ import (
 )
 
 // Enable lets a disabled flow admit and send jobs again, at its pace, and reports whether it was disabled. A pause remains, and so do its dead
-// letters: see [FlowControl.RedriveDisabled]. It takes as many round trips as Pause.
-func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
+// letters: see [Flow.RedriveDisabled]. It takes as many round trips as Pause.
+func (f Flow) Enable(ctx context.Context) (was bool, err error) {
 	t, err := f.target(ctx)
 	if err != nil {
 		return false, err
 	}
-	c := f.control()
-	change, err := c.changeTarget(ctx, t, metrics.ActionEnable)
+	change, err := f.op.changeTarget(ctx, t, metrics.ActionEnable)
 	if err != nil {
 		return false, err
 	}
@@ -27,14 +26,14 @@ func (f FlowControl) Enable(ctx context.Context) (was bool, err error) {
 	if change.before.Disabled != nil {
 		before = change.before.Disabled.String()
 	}
-	c.noteTargetIf(ctx, change.isChanged, t, metrics.ActionEnable, "before", before, "after", "enabled")
+	f.op.noteTargetIf(ctx, change.isChanged, t, metrics.ActionEnable, "before", before, "after", "enabled")
 	return change.before.Disabled != nil, nil
 }
 
 // RedriveDisabled redrives, oldest first, the dead letters that the flow has because it was disabled ([shaper.CauseFlowDisabled]). It ends when all
-// are moved or no more can be moved for now: see [DeadControl.RedriveFound]. It examines the flow's own dead letters, and the dead letters of all
+// are moved or no more can be moved for now: see [DeadLetters.RedriveFound]. It examines the flow's own dead letters, and the dead letters of all
 // flows of the bucket since the last call. One round trip for each 250 of the latter.
-func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
+func (f Flow) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	var sum Redriven
 	t, err := f.target(ctx)
 	if err != nil {
@@ -44,9 +43,9 @@ func (f FlowControl) RedriveDisabled(ctx context.Context) (Redriven, error) {
 	if err != nil {
 		return sum, err
 	}
-	dead := f.op.As(f.by).Bucket(f.bucket).Dead()
+	dead := f.op.Bucket(f.bucket).Dead()
 	for _, s := range spans {
-		filter := DeadFilter{Cause: shaper.CauseFlowDisabled, Flow: &f.name, Group: f.group, Since: time.UnixMicro(s.first), Until: time.UnixMicro(s.last + 1)}
+		filter := DeadFilter{Cause: shaper.CauseFlowDisabled, Flow: f.flow, Group: f.group, Since: time.UnixMicro(s.first), Until: time.UnixMicro(s.last + 1)}
 		for cursor, again := "", true; again; again = cursor != "" {
 			change, err := dead.RedriveFound(ctx, filter, cursor, false)
 			sum.Add(change.Redriven)

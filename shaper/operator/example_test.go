@@ -49,7 +49,7 @@ func fill(conn redis.UniversalClient, buckets []shaper.Bucket) {
 	}
 }
 
-// To look needs no author, to change does. Whoever looks at a pause sees who made it, and why.
+// Reads need no author, changes do. A pause shows its author and its reason.
 func ExampleOperator_As() {
 	op, closer := example()
 	defer closer()
@@ -70,7 +70,7 @@ func ExampleOperator_As() {
 }
 
 // Settings that are changed at run time hold in every process, over what configurations say, until they are reset.
-func ExampleBucketControl_Set() {
+func ExampleBucket_Set() {
 	op, closer := example()
 	defer closer()
 	ctx, bucket := context.Background(), op.As("anna").Bucket("letters")
@@ -92,7 +92,7 @@ func ExampleBucketControl_Set() {
 }
 
 // One flow has settings of its own, here three departures in each of its turns.
-func ExampleFlowControl_Set() {
+func ExampleFlow_Set() {
 	op, closer := example()
 	defer closer()
 	ctx, flow := context.Background(), op.As("anna").Bucket("letters").Flow("acme")
@@ -111,7 +111,7 @@ func ExampleFlowControl_Set() {
 }
 
 // A purge drops all jobs that wait.
-func ExampleBucketControl_Purge() {
+func ExampleBucket_Purge() {
 	op, closer := example()
 	defer closer()
 	ctx := context.Background()
@@ -125,7 +125,7 @@ func ExampleBucketControl_Purge() {
 }
 
 // Dead letters are kept until an operator redrives or drops them, or their retention ends.
-func ExampleDeadControl() {
+func ExampleDeadLetters() {
 	op, closer := example()
 	defer closer()
 	ctx, dead := context.Background(), op.As("anna").Bucket("letters").Dead()
@@ -139,7 +139,7 @@ func ExampleDeadControl() {
 }
 
 // A schedule that is made so is kept in Redis until it is removed, whatever configurations say.
-func ExampleScheduleControl_Set() {
+func ExampleSchedule_Set() {
 	op, closer := example()
 	defer closer()
 	ctx := context.Background()

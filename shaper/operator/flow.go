@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -55,98 +54,48 @@ type FlowInfo struct {
 	Keeps bool
 }
 
-// Flow reads a flow. A flow needs no jobs to exist.
-type Flow struct {
-	op     *Operator
-	bucket string
-	group  *string // nil where none is named
-	name   string
+// Flow is the handle of a flow. A flow needs no jobs to exist. Its methods return [ErrNoFlows] if the bucket has no flows. Changes need an author: see
+// [Operator.As].
+type Flow struct{ part }
+
+// Flow returns the handle of a flow of a bucket without groups. In a bucket with groups its methods return [ErrGroupNeeded].
+func (b Bucket) Flow(name string) Flow {
+	return Flow{part{op: b.op, bucket: b.name, flow: &name}}
 }
 
-// Flow names a flow of a bucket without groups. In a bucket with groups its methods return [ErrGroupNeeded].
-func (b Bucket) Flow(name string) Flow { return Flow{op: b.op, bucket: b.name, name: name} }
-
-// Flow names a flow of a group. In a bucket without groups its methods return [ErrNoGroups].
-func (g Group) Flow(name string) Flow { return Flow{g.op, g.bucket, &g.name, name} }
-
-// FlowControl reads and changes a flow.
-type FlowControl struct {
-	Flow
-	by string
+// Flow returns the handle of a flow of the group. In a bucket without groups its methods return [ErrNoGroups].
+func (g Group) Flow(name string) Flow {
+	g.flow = &name
+	return Flow(g)
 }
 
-// Flow names a flow to change, as [Bucket.Flow] does.
-func (b BucketControl) Flow(name string) FlowControl { return FlowControl{b.Bucket.Flow(name), b.by} }
-
-// Flow names a flow to change, as [Group.Flow] does.
-func (g GroupControl) Flow(name string) FlowControl { return FlowControl{g.Group.Flow(name), g.by} }
-
-func (f Flow) target(ctx context.Context) (target, error) {
-	return f.op.flowOf(ctx, f.bucket, f.group, f.name)
-}
-
-func (f FlowControl) control() control { return control{f.op, f.by} }
-
-// Pause stops departures from one flow until [FlowControl.Resume], as [BucketControl.Pause] does for a bucket; the other flows go on. The flow may
-// have no jobs yet. One round trip; two for a bucket that is not configured here.
-func (f FlowControl) Pause(ctx context.Context, reason string) error {
-	t, err := f.target(ctx)
-	if err != nil {
-		return err
-	}
-	return f.control().pauseTarget(ctx, t, reason)
-}
-
-// Resume lets a flow run again, at its pace, and reports whether it was paused. It takes as many round trips as Pause.
-func (f FlowControl) Resume(ctx context.Context) (was bool, err error) {
-	t, err := f.target(ctx)
-	if err != nil {
-		return false, err
-	}
-	return f.control().resumeTarget(ctx, t)
-}
-
-// Set gives one flow settings of its own, over those of all flows of its bucket, until they are cleared or [FlowControl.Reset]; what the patch does
+// Set gives one flow settings of its own, over those of all flows of its bucket, until they are cleared or [Flow.Reset]; what the patch does
 // not name stays. They are effective from the next script on, also for a flow that has no jobs yet. It returns all settings that the flow then has of
 // its own. A patch that does not fit, or that [Config.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; three with a rate or a burst,
 // to check that they fit together (one more for a bucket that is not configured here).
-func (f FlowControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
-	c := f.control()
+func (f Flow) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
 	if patch.IsZero() {
-		return shaper.OwnFlow{}, errNoChange(f.bucket)
+		return shaper.OwnFlow{}, &InvalidChangeError{f.bucket, errNoChange}
 	}
-	if err := c.checkDelivery(f.bucket, &patch); err != nil {
+	if err := f.op.checkDelivery(f.bucket, &patch); err != nil {
 		return shaper.OwnFlow{}, err
 	}
 	t, err := f.target(ctx)
 	if err != nil {
 		return shaper.OwnFlow{}, err
 	}
-	return c.setTarget(ctx, t, &patch)
+	return f.op.setTarget(ctx, t, &patch)
 }
 
 // checkDelivery checks a patch's settings for deliveries.
-func (c control) checkDelivery(bucket string, patch *FlowPatch) error {
-	if c.checkFlow == nil {
+func (o *Operator) checkDelivery(bucket string, patch *FlowPatch) error {
+	if o.checkFlow == nil {
 		return nil
 	}
-	if err := c.checkFlow(bucket, patch.delivery()); err != nil {
+	if err := o.checkFlow(bucket, patch.delivery()); err != nil {
 		return &InvalidChangeError{bucket, err}
 	}
 	return nil
-}
-
-func errNoChange(bucket string) error {
-	return &InvalidChangeError{bucket, errors.New("nothing is changed: name a setting and its value")}
-}
-
-// Reset removes the settings of one flow; a pause stays. It reports whether the flow had settings. It takes as many round trips as Pause.
-func (f FlowControl) Reset(ctx context.Context) (had bool, err error) {
-	t, err := f.target(ctx)
-	if err != nil {
-		return false, err
-	}
-	return f.control().resetTarget(ctx, t)
 }
 
 // Info returns the state of one flow: zeros if it has no jobs. One round trip, two if flows or groups have budgets or quotas; one more for a bucket
@@ -172,7 +121,7 @@ func (b Bucket) Flows(ctx context.Context, cursor string, limit int) (infos []Fl
 
 // Flows returns flows of the group that have jobs or settings of their own, as [Bucket.Flows] does.
 func (g Group) Flows(ctx context.Context, cursor string, limit int) (infos []FlowInfo, next string, err error) {
-	return g.op.flows(ctx, g.bucket, &g.name, cursor, limit)
+	return g.op.flows(ctx, g.bucket, g.group, cursor, limit)
 }
 
 // flowsTarget returns a target for the flows of a bucket, or of one of its groups, and the pattern of their names in Redis.

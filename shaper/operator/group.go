@@ -16,58 +16,20 @@ type GroupInfo struct {
 	Group string
 }
 
-// Group reads a group of flows.
-type Group struct {
-	op     *Operator
-	bucket string
-	name   string
+// Group is the handle of a group of flows. Its methods return [ErrNoGroups] if the bucket has no groups. Changes need an author: see [Operator.As].
+type Group struct{ part }
+
+// Group returns the handle of a group of flows of the bucket.
+func (b Bucket) Group(name string) Group {
+	return Group{part{op: b.op, bucket: b.name, group: &name}}
 }
 
-// Group names a group of the flows of a bucket.
-func (b Bucket) Group(name string) Group { return Group{b.op, b.name, name} }
-
-// GroupControl reads and changes a group of flows.
-type GroupControl struct {
-	Group
-	by string
-}
-
-// Group names a group to change.
-func (b BucketControl) Group(name string) GroupControl {
-	return GroupControl{b.Bucket.Group(name), b.by}
-}
-
-func (g Group) target(ctx context.Context) (target, error) {
-	return g.op.groupOf(ctx, g.bucket, g.name)
-}
-
-func (g GroupControl) control() control { return control{g.op, g.by} }
-
-// Pause stops departures of all flows of a group until [GroupControl.Resume], as [FlowControl.Pause] does for a flow. One round trip; two for a
-// bucket that is not configured here.
-func (g GroupControl) Pause(ctx context.Context, reason string) error {
-	t, err := g.target(ctx)
-	if err != nil {
-		return err
-	}
-	return g.control().pauseTarget(ctx, t, reason)
-}
-
-// Resume lets a group run again, at its pace, and reports whether it was paused. It takes as many round trips as Pause.
-func (g GroupControl) Resume(ctx context.Context) (was bool, err error) {
-	t, err := g.target(ctx)
-	if err != nil {
-		return false, err
-	}
-	return g.control().resumeTarget(ctx, t)
-}
-
-// Set gives one group settings of its own, over those of all groups of its bucket, as [FlowControl.Set] does for a flow: the settings in
+// Set gives one group settings of its own, over those of all groups of its bucket, as [Flow.Set] does for a flow: the settings in
 // [shaper.GroupSettingNames].
-func (g GroupControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
+func (g Group) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
 	bucket := g.bucket
 	if patch.IsZero() {
-		return shaper.OwnFlow{}, errNoChange(bucket)
+		return shaper.OwnFlow{}, &InvalidChangeError{bucket, errNoChange}
 	}
 	for _, name := range shaper.FlowSettingNames() {
 		if patch.given[name] && !slices.Contains(shaper.GroupSettingNames(), name) {
@@ -78,16 +40,7 @@ func (g GroupControl) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow,
 	if err != nil {
 		return shaper.OwnFlow{}, err
 	}
-	return g.control().setTarget(ctx, t, &patch)
-}
-
-// Reset removes the settings of one group; a pause stays. It reports whether the group had settings. It takes as many round trips as Pause.
-func (g GroupControl) Reset(ctx context.Context) (had bool, err error) {
-	t, err := g.target(ctx)
-	if err != nil {
-		return false, err
-	}
-	return g.control().resetTarget(ctx, t)
+	return g.op.setTarget(ctx, t, &patch)
 }
 
 // Info returns the state of one group: zeros if it has no jobs. One round trip, two if flows or groups have budgets; one more for a bucket that is
@@ -97,7 +50,7 @@ func (g Group) Info(ctx context.Context) (GroupInfo, error) {
 	if err != nil {
 		return GroupInfo{}, err
 	}
-	infos, err := g.op.groupInfos(ctx, t, []string{g.name})
+	infos, err := g.op.groupInfos(ctx, t, []string{t.name})
 	if err != nil {
 		return GroupInfo{}, err
 	}
@@ -131,16 +84,16 @@ func (o *Operator) groupInfos(ctx context.Context, t target, names []string) ([]
 	return infos, nil
 }
 
-// Purge drops all waiting jobs of all flows of a group, flow by flow, as [BucketControl.Purge] does for a bucket.
-func (g GroupControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
-	c, bucket, group := g.control(), g.bucket, g.name
+// Purge drops all waiting jobs of all flows of a group, flow by flow, as [Bucket.Purge] does for a bucket.
+func (g Group) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
+	o, bucket, group := g.op, g.bucket, *g.group
 	t, err := g.target(ctx)
 	if err != nil {
 		return Purged{}, err
 	}
-	sum, err := c.purgeFlows(ctx, bucket, t.keys, globEscape(codec.FlowPath(group, ""))+"*", options)
+	sum, err := o.purgeFlows(ctx, bucket, t.keys, globEscape(codec.FlowPath(group, ""))+"*", options)
 	if err == nil {
-		c.note(ctx, bucket, metrics.ActionPurge, "group", group, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+		o.note(ctx, bucket, metrics.ActionPurge, "group", group, "jobs", sum.Jobs, "keep_later", options.KeepLater)
 	}
 	return sum, err
 }

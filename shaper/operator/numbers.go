@@ -1,5 +1,9 @@
 package operator
 
+import (
+	"time"
+)
+
 // BucketNumbers are the plain numbers of a bucket, each described once. The tag lua is its name in the reply of the script, json its member in the
 // API, and gauge its metric, after "tundish_", with its help; "positive" leaves the metric out if the number is 0.
 type BucketNumbers struct {
@@ -70,4 +74,21 @@ type BucketNumbers struct {
 	FlowsOpen     int64 `lua:"flows_open" json:"-"`
 	FlowsHalfOpen int64 `lua:"flows_half_open" json:"-"`
 	FlowsDisabled int64 `lua:"flows_disabled" json:"-"` // that send nothing and take no jobs, until an operator enables them
+}
+
+// KeptResults counts the results that a bucket keeps, with their bounds. If results or bytes run short, the flow with the most of them drops its
+// oldest ones. All fields are zero for a bucket without a retention.
+type KeptResults struct {
+	Kept      int64         `lua:"results"`
+	Bytes     int64         `lua:"result_bytes"`
+	Oldest    time.Time     `lua:"oldest_result"`   // when the oldest one was kept, by the clock of Redis; zero: there is none
+	Dropped   int64         `lua:"results_dropped"` // by the bounds, ever
+	Max       int64         `lua:"results_max"`
+	MaxBytes  int64         `lua:"results_max_bytes"`
+	Retention time.Duration `lua:"result_retention"`
+}
+
+// IsShort reports whether the bounds let results end before their retention: one is full, and the oldest result is younger.
+func (k KeptResults) IsShort(now time.Time) bool {
+	return k.Retention > 0 && k.Dropped > 0 && k.Kept > 0 && now.Sub(k.Oldest) < k.Retention-k.Retention/10 && (k.Kept*10 >= k.Max*9 || k.Bytes*10 >= k.MaxBytes*9)
 }

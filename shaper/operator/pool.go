@@ -35,13 +35,14 @@ func notOfPools(setting shaper.Setting) error {
 	return fmt.Errorf("%s: is no setting of a pool: want %v", setting, shaper.PoolSettings())
 }
 
-// Pool reads a pool.
+// Pool is the handle of a pool. Changes return [ErrUnknownPool] if Redis does not know the pool and no configured bucket is in it. They need an author:
+// see [Operator.As].
 type Pool struct {
 	op   *Operator
 	name string
 }
 
-// Pool names a pool. It does not ask Redis whether the pool exists.
+// Pool returns the handle of a pool. It does not ask Redis whether the pool exists.
 func (o *Operator) Pool(name string) Pool { return Pool{o, name} }
 
 // Info returns the numbers of the pool. For a pool that Redis does not know, these are only its configured buckets.
@@ -53,31 +54,20 @@ func (p Pool) Info(ctx context.Context) (PoolDetails, error) {
 	return all[0], nil
 }
 
-// PoolControl reads and changes a pool.
-type PoolControl struct {
-	Pool
-	by string
-}
-
-// Pool names a pool to change.
-func (a Author) Pool(name string) PoolControl { return PoolControl{a.op.Pool(name), a.by} }
-
-func (p PoolControl) control() control { return control{p.op, p.by} }
-
-// Set changes settings of a pool over what configurations say, until [PoolControl.Reset], as [BucketControl.Set] does for a bucket: the settings in
+// Set changes settings of a pool over what configurations say, until [Pool.Reset], as [Bucket.Set] does for a bucket: the settings in
 // [shaper.PoolSettings]. A max_in_flight of 0 means none. A patch that does not fit is an [*InvalidChangeError], whose Bucket is the pool. Two round
 // trips.
-func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
-	c, pool := p.control(), p.name
+func (p Pool) Set(ctx context.Context, patch BucketPatch) ([]shaper.Change, error) {
+	o, pool := p.op, p.name
 	if patch.IsZero() {
-		return nil, invalidPoolChange(pool, errors.New("nothing is changed: name a setting and its value"))
+		return nil, invalidPoolChange(pool, errNoChange)
 	}
 	for setting := range patch.values {
 		if ofPools.Find(setting) == nil {
 			return nil, invalidPoolChange(pool, notOfPools(setting))
 		}
 	}
-	changed, err := c.poolInForce(ctx, pool)
+	changed, err := o.poolInForce(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -92,37 +82,31 @@ func (p PoolControl) Set(ctx context.Context, patch BucketPatch) ([]shaper.Chang
 	if len(errs) > 0 {
 		return nil, invalidPoolChange(pool, errors.Join(errs...))
 	}
-	return c.changePool(ctx, pool, metrics.ActionSet, 2, patch.fields()...)
+	return o.changePool(ctx, pool, metrics.ActionSet, 2, patch.fields()...)
 }
 
 // Reset removes overrides of settings of a pool; without settings, all of them. One round trip.
-func (p PoolControl) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
-	c, pool := p.control(), p.name
+func (p Pool) Reset(ctx context.Context, settings ...shaper.Setting) ([]shaper.Change, error) {
+	o, pool := p.op, p.name
 	if len(settings) == 0 {
 		settings = shaper.PoolSettings()
 	}
-	var fields []any
-	for _, setting := range settings {
-		s := ofPools.Find(setting)
-		if s == nil {
-			return nil, invalidPoolChange(pool, notOfPools(setting))
-		}
-		for _, name := range s.Fields {
-			fields = append(fields, name)
-		}
+	fields, unknown := resetFields(ofPools, settings)
+	if unknown != "" {
+		return nil, invalidPoolChange(pool, notOfPools(unknown))
 	}
-	return c.changePool(ctx, pool, metrics.ActionReset, 1, fields...)
+	return o.changePool(ctx, pool, metrics.ActionReset, 1, fields...)
 }
 
 // poolInForce returns a pool with its effective rate, burst and bound.
-func (c control) poolInForce(ctx context.Context, pool string) (shaper.Pool, error) {
+func (o *Operator) poolInForce(ctx context.Context, pool string) (shaper.Pool, error) {
 	now := shaper.Pool{Name: pool, Burst: 1}
-	if err := c.findPool(ctx, pool); err != nil {
+	if err := o.findPool(ctx, pool); err != nil {
 		return now, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
-	found, err := c.store.Redis.HGetAll(ctx, store.PoolConf(pool)).Result()
+	found, err := o.store.Redis.HGetAll(ctx, store.PoolConf(pool)).Result()
 	if err != nil {
 		return now, fmt.Errorf("pool %q: read its settings: %w", pool, err)
 	}
@@ -134,15 +118,15 @@ func (c control) poolInForce(ctx context.Context, pool string) (shaper.Pool, err
 }
 
 // findPool makes Redis know the pool if a bucket that is configured here is in it.
-func (c control) findPool(ctx context.Context, pool string) error {
+func (o *Operator) findPool(ctx context.Context, pool string) error {
 	if !admission.ValidName(pool) {
 		return fmt.Errorf("%w %q", ErrUnknownPool, pool)
 	}
-	for _, b := range c.store.All() {
+	for _, b := range o.store.All() {
 		if b.Keys.Pool == pool {
-			err := c.store.Configure(ctx, b)
+			err := o.store.Configure(ctx, b)
 			if errors.Is(err, shaper.ErrTagChanged) { // the bucket has not joined yet
-				err = c.store.ConfigurePool(ctx, b.Own())
+				err = o.store.ConfigurePool(ctx, b.Own())
 			}
 			return err
 		}
@@ -151,11 +135,14 @@ func (c control) findPool(ctx context.Context, pool string) error {
 }
 
 // controlPool runs control.lua on a pool, and returns its reply after the first three numbers.
-func (c control) controlPool(ctx context.Context, pool, action string, args ...any) (*lua.Reader, error) {
-	if err := c.findPool(ctx, pool); err != nil {
+func (o *Operator) controlPool(ctx context.Context, pool, action string, args ...any) (*lua.Reader, error) {
+	if err := o.hasAuthor(); err != nil {
 		return nil, err
 	}
-	reply, err := c.store.Run(ctx, lua.Control, store.ForControlPool(pool), append([]any{store.WakeChannel, store.WakePool + pool, action, c.by}, args...)...)
+	if err := o.findPool(ctx, pool); err != nil {
+		return nil, err
+	}
+	reply, err := o.store.Run(ctx, lua.Control, store.ForControlPool(pool), append([]any{store.WakeChannel, store.WakePool + pool, action, o.by}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("pool %q: %w", pool, err)
 	}
@@ -167,12 +154,12 @@ func (c control) controlPool(ctx context.Context, pool, action string, args ...a
 }
 
 // notePool logs what was done to a pool.
-func (c control) notePool(ctx context.Context, pool, action string, args ...any) {
-	c.store.Log.InfoContext(ctx, "an operator changed a pool", append([]any{"pool", pool, "action", action, "by", c.by}, args...)...)
+func (o *Operator) notePool(ctx context.Context, pool, action string, args ...any) {
+	o.store.Log.InfoContext(ctx, "an operator changed a pool", append([]any{"pool", pool, "action", action, "by", o.by}, args...)...)
 }
 
-func (c control) changePool(ctx context.Context, pool, action string, step int, args ...any) ([]shaper.Change, error) {
-	r, err := c.controlPool(ctx, pool, action, args...)
+func (o *Operator) changePool(ctx context.Context, pool, action string, step int, args ...any) ([]shaper.Change, error) {
+	r, err := o.controlPool(ctx, pool, action, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +169,7 @@ func (c control) changePool(ctx context.Context, pool, action string, step int, 
 		return nil, fmt.Errorf("pool %q: script control: %w", pool, err)
 	}
 	if isChanged {
-		c.notePool(ctx, pool, action, "changes", store.ChangesText(changes))
+		o.notePool(ctx, pool, action, "changes", store.ChangesText(changes))
 	}
 	return changes, nil
 }

@@ -38,64 +38,75 @@ type Purged struct {
 // In a bucket with flows it purges one flow after the other, in a round trip each at least. The flow is purged at one instant, the bucket is not.
 // Jobs that arrive in a flow before the purge does are dropped too; a new flow may keep its jobs. If the purge ends early, the sweeper finishes the
 // flow that was under way, and the later ones keep their jobs: purge again then.
-func (b BucketControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
-	c, bucket := b.control(), b.name
-	k, err := c.keysOf(ctx, bucket)
+func (b Bucket) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
+	o, bucket := b.op, b.name
+	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
 		return Purged{}, err
 	}
 	var sum Purged
 	if k.Levels == codec.LevelsNone {
-		sum, err = c.purge(ctx, bucket, k, "", options)
+		sum, err = o.purge(ctx, bucket, k, "", options)
 	} else {
-		sum, err = c.purgeFlows(ctx, bucket, k, "", options)
+		sum, err = o.purgeFlows(ctx, bucket, k, "", options)
 	}
 	if err == nil {
-		c.note(ctx, bucket, metrics.ActionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+		o.note(ctx, bucket, metrics.ActionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
 	}
 	return sum, err
 }
 
-// Purge drops all waiting jobs of a flow, as [BucketControl.Purge] does for a bucket.
-func (f FlowControl) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
+// Purge drops all waiting jobs of a flow, as [Bucket.Purge] does for a bucket.
+func (f Flow) Purge(ctx context.Context, options PurgeOptions) (Purged, error) {
 	t, err := f.target(ctx)
 	if err != nil {
 		return Purged{}, err
 	}
-	c := f.control()
-	sum, err := c.purge(ctx, f.bucket, t.keys, t.name, options)
+	sum, err := f.op.purge(ctx, f.bucket, t.keys, t.name, options)
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
+		f.op.noteTarget(ctx, t, metrics.ActionPurge, "jobs", sum.Jobs, "keep_later", options.KeepLater)
 	}
 	return sum, err
 }
 
 // purgeFlows purges every flow of a bucket that has waiting jobs, and whose name
 // in Redis matches.
-func (c control) purgeFlows(ctx context.Context, bucket string, k store.Keys, match string, options PurgeOptions) (Purged, error) {
+func (o *Operator) purgeFlows(ctx context.Context, bucket string, k store.Keys, match string, options PurgeOptions) (Purged, error) {
 	var sum Purged
+	err := o.eachFlow(ctx, bucket, k, match, hasWaiting, func(flow string) error {
+		one, err := o.purge(ctx, bucket, k, flow, options)
+		sum.Jobs, sum.Left = sum.Jobs+one.Jobs, one.Left
+		return err
+	})
+	return sum, err
+}
+
+func hasWaiting(s codec.FlowState) bool { return s.Waiting() > 0 }
+
+// eachFlow calls do with the name in Redis of each flow of a bucket that has the wanted state, and whose name matches, until do fails. It reads 500
+// flows in one round trip.
+func (o *Operator) eachFlow(ctx context.Context, bucket string, k store.Keys, match string, wanted func(codec.FlowState) bool, do func(flow string) error) error {
 	for cursor := uint64(0); ; {
-		names, next, err := c.scanFlows(ctx, bucket, k, match, cursor, func(s codec.FlowState) bool { return s.Waiting() > 0 })
+		names, next, err := o.scanFlows(ctx, bucket, k, match, cursor, wanted)
 		if err != nil {
-			return sum, err
+			return err
 		}
-		for _, flow := range names {
-			one, err := c.purge(ctx, bucket, k, flow, options)
-			if sum.Jobs, sum.Left = sum.Jobs+one.Jobs, one.Left; err != nil {
-				return sum, err
+		for _, name := range names {
+			if err := do(name); err != nil {
+				return err
 			}
 		}
 		if cursor = next; cursor == 0 {
-			return sum, nil
+			return nil
 		}
 	}
 }
 
 // scanFlows returns some of a bucket's flows with the wanted state.
-func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64, wanted func(codec.FlowState) bool) (names []string, next uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.store.Timeout)
+func (o *Operator) scanFlows(ctx context.Context, bucket string, k store.Keys, match string, cursor uint64, wanted func(codec.FlowState) bool) (names []string, next uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
 	defer cancel()
-	states, next, err := c.store.Redis.HScan(ctx, k.Flows(), cursor, match, flowScan).Result()
+	states, next, err := o.store.Redis.HScan(ctx, k.Flows(), cursor, match, flowScan).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("bucket %q: list its flows: %w", bucket, err)
 	}
@@ -108,7 +119,7 @@ func (c control) scanFlows(ctx context.Context, bucket string, k store.Keys, mat
 }
 
 // purge purges one flow; without flows, the bucket.
-func (c control) purge(ctx context.Context, bucket string, k store.Keys, flow string, options PurgeOptions) (Purged, error) {
+func (o *Operator) purge(ctx context.Context, bucket string, k store.Keys, flow string, options PurgeOptions) (Purged, error) {
 	var sum Purged
 	keysOf := func(store.Keys) []string { return k.Of(lua.Purge, flow) }
 	id := store.ShortID(rand.Uint64()) //nolint:gosec // a name, not a secret
@@ -116,7 +127,7 @@ func (c control) purge(ctx context.Context, bucket string, k store.Keys, flow st
 		if err := ctx.Err(); err != nil {
 			return sum, fmt.Errorf("purge bucket %q: %w", bucket, context.Cause(ctx))
 		}
-		r, err := c.run(ctx, bucket, lua.Purge, keysOf, id, store.BoolArg(options.KeepLater), store.PurgeBatch, store.ScriptBytes, k.Levels, flow)
+		r, err := o.run(ctx, bucket, lua.Purge, keysOf, id, store.BoolArg(options.KeepLater), store.PurgeBatch, store.ScriptBytes, k.Levels, flow)
 		if err != nil {
 			if lost++; redisconn.ReplyLost(err) && lost < purgeTries {
 				continue // safe: by its id it is the same purge

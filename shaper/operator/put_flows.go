@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// flowsAtOnce is how many flows [BucketControl.PutFlows] writes in parallel: with Redis 50 ms away, 2,000 flows take 7 s.
+// flowsAtOnce is how many flows [Bucket.PutFlows] writes in parallel: with Redis 50 ms away, 2,000 flows take 7 s.
 const flowsAtOnce = 16
 
 // FlowChange is a change of one flow of a bucket.
@@ -20,7 +20,7 @@ type FlowChange struct {
 	Patch FlowPatch
 }
 
-// FlowChangeError is a fault of one change of [BucketControl.PutFlows].
+// FlowChangeError is a fault of one change of [Bucket.PutFlows].
 type FlowChangeError struct {
 	Index int // of the change
 	Err   error
@@ -29,13 +29,12 @@ type FlowChangeError struct {
 func (e *FlowChangeError) Error() string { return fmt.Sprintf("flow %d: %v", e.Index, e.Err) }
 func (e *FlowChangeError) Unwrap() error { return e.Err }
 
-// PutFlows gives many flows settings of their own, as [FlowControl.Set] does for one. It checks all changes before it writes the first. A change that
+// PutFlows gives many flows settings of their own, as [Flow.Set] does for one. It checks all changes before it writes the first. A change that
 // does not fit, or a second one of the same flow, is a [*FlowChangeError], and nothing is written. A rate without a burst is checked with the burst
 // of all flows, and the reverse: a patch should set both or clear them. It returns how many of the first changes are written: fewer than all if Redis
 // fails or ctx ends. Sending the same again is safe. Two round trips, and one for each flow, 16 at a time.
-func (b BucketControl) PutFlows(ctx context.Context, changes []FlowChange) (written int, err error) {
-	c := control{b.op, b.by}
-	targets, err := c.checkFlows(ctx, b.name, changes)
+func (b Bucket) PutFlows(ctx context.Context, changes []FlowChange) (written int, err error) {
+	targets, err := b.op.checkFlows(ctx, b.name, changes)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +46,7 @@ func (b BucketControl) PutFlows(ctx context.Context, changes []FlowChange) (writ
 		errs := make([]error, len(some))
 		var writing sync.WaitGroup
 		for i := range some {
-			writing.Go(func() { errs[i] = c.putTarget(ctx, some[i], &changes[written+i].Patch) })
+			writing.Go(func() { errs[i] = b.op.putTarget(ctx, some[i], &changes[written+i].Patch) })
 		}
 		writing.Wait()
 		for _, err := range errs {
@@ -61,8 +60,8 @@ func (b BucketControl) PutFlows(ctx context.Context, changes []FlowChange) (writ
 }
 
 // checkFlows returns the targets of changes, and an error if one does not fit.
-func (c control) checkFlows(ctx context.Context, bucket string, changes []FlowChange) ([]target, error) {
-	k, err := c.keysOf(ctx, bucket)
+func (o *Operator) checkFlows(ctx context.Context, bucket string, changes []FlowChange) ([]target, error) {
+	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +77,7 @@ func (c control) checkFlows(ctx context.Context, bucket string, changes []FlowCh
 			err = validFlow(bucket, "flow", change.Flow)
 		}
 		if err == nil {
-			err = c.checkPut(ctx, t, change, all)
+			err = o.checkPut(ctx, t, change, all)
 		}
 		if _, again := first[t.name]; err == nil && again {
 			err = &InvalidChangeError{bucket, fmt.Errorf("flow: %q is named twice", change.Flow)}
@@ -92,14 +91,14 @@ func (c control) checkFlows(ctx context.Context, bucket string, changes []FlowCh
 }
 
 // checkPut checks the change of one flow. all are the rate and the burst of all flows, once they were read.
-func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all *bounds) error {
+func (o *Operator) checkPut(ctx context.Context, t target, change *FlowChange, all *bounds) error {
 	switch {
 	case change.Patch.IsZero():
-		return errNoChange(t.bucket)
+		return &InvalidChangeError{t.bucket, errNoChange}
 	case !change.Patch.secrets.isZero():
 		return &InvalidChangeError{t.bucket, fmt.Errorf("%s: are not taken for many flows: give all secrets", shaper.FlowSecrets)}
 	}
-	if err := c.checkDelivery(t.bucket, &change.Patch); err != nil {
+	if err := o.checkDelivery(t.bucket, &change.Patch); err != nil {
 		return err
 	}
 	own := &change.Patch.own
@@ -108,7 +107,7 @@ func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all
 	}
 	if !all.known {
 		var err error
-		if all.rate, all.burst, err = c.ofAll(ctx, t); err != nil {
+		if all.rate, all.burst, err = o.ofAll(ctx, t); err != nil {
 			return err
 		}
 		all.known = true
@@ -117,7 +116,7 @@ func (c control) checkPut(ctx context.Context, t target, change *FlowChange, all
 }
 
 // putTarget writes the settings of a patch to one flow.
-func (c control) putTarget(ctx context.Context, t target, patch *FlowPatch) error {
-	_, err := c.writeTarget(ctx, t, patch, codec.OwnFields(&patch.own, patch.given))
+func (o *Operator) putTarget(ctx context.Context, t target, patch *FlowPatch) error {
+	_, err := o.writeTarget(ctx, t, patch, codec.OwnFields(&patch.own, patch.given))
 	return err
 }

@@ -13,43 +13,42 @@ import (
 
 // Release ends a hold and an open circuit breaker of one flow, and forgets its adaptive rate. Its waiting jobs go on at once, at the flow's pace. It
 // reports whether there was something to release. Later responses may change the flow again. It takes as many round trips as Pause.
-func (f FlowControl) Release(ctx context.Context) (was bool, err error) {
+func (f Flow) Release(ctx context.Context) (was bool, err error) {
 	t, err := f.target(ctx)
 	if err != nil {
 		return false, err
 	}
-	c := f.control()
-	change, err := c.changeTarget(ctx, t, metrics.ActionRelease)
+	change, err := f.op.changeTarget(ctx, t, metrics.ActionRelease)
 	if err == nil {
-		c.noteTarget(ctx, t, metrics.ActionRelease, "before", change.said.String(), "after", "released")
+		f.op.noteTarget(ctx, t, metrics.ActionRelease, "before", change.said.String(), "after", "released")
 	}
 	return change.said.text != "", err
 }
 
 // Release ends a hold and an open circuit breaker of the bucket, and forgets its adaptive rate. Waiting jobs go on at once, at the bucket's pace. It
-// reports whether there was something to release. It does not change flows: see [BucketControl.ReleaseFlows]. Later responses may change the bucket
+// reports whether there was something to release. It does not change flows: see [Bucket.ReleaseFlows]. Later responses may change the bucket
 // again. One round trip.
-func (b BucketControl) Release(ctx context.Context) (was bool, err error) {
-	c, bucket := b.control(), b.name
-	r, err := c.control(ctx, bucket, metrics.ActionRelease)
+func (b Bucket) Release(ctx context.Context) (was bool, err error) {
+	o, bucket := b.op, b.name
+	r, err := o.control(ctx, bucket, metrics.ActionRelease)
 	if err != nil {
 		return false, err
 	}
 	said := readReleased(r)
 	if r.Err() == nil {
-		c.note(ctx, bucket, metrics.ActionRelease, "before", said.String(), "after", "released")
+		o.note(ctx, bucket, metrics.ActionRelease, "before", said.String(), "after", "released")
 	}
 	return said.text != "", r.Err()
 }
 
-// ReleaseFlows releases every flow of the bucket, as [FlowControl.Release] does for one flow, and returns how many had something to release. It does
-// not change the bucket itself: see [BucketControl.Release].
+// ReleaseFlows releases every flow of the bucket, as [Flow.Release] does for one flow, and returns how many had something to release. It does
+// not change the bucket itself: see [Bucket.Release].
 //
 // It reads 500 flows in one round trip, and takes another one for each flow with something to release. If ctx ends early, it returns the count with
 // the error, and the later flows do not change: release them again then.
-func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err error) {
-	c, bucket := b.control(), b.name
-	k, err := c.keysOf(ctx, bucket)
+func (b Bucket) ReleaseFlows(ctx context.Context) (released int64, err error) {
+	o, bucket := b.op, b.name
+	k, err := o.keysOf(ctx, bucket)
 	if err != nil {
 		return 0, err
 	}
@@ -58,31 +57,21 @@ func (b BucketControl) ReleaseFlows(ctx context.Context) (released int64, err er
 	}
 	defer func() {
 		if err == nil || released > 0 {
-			c.note(ctx, bucket, metrics.ActionRelease, "flows", released)
+			o.note(ctx, bucket, metrics.ActionRelease, "flows", released)
 		}
 	}()
-	heard := func(s codec.FlowState) bool { return s.Downstream != "" }
-	for cursor := uint64(0); ; {
-		names, next, err := c.scanFlows(ctx, bucket, k, "", cursor, heard)
-		if err != nil {
-			return released, err
+	hasDownstream := func(s codec.FlowState) bool { return s.Downstream != "" }
+	err = o.eachFlow(ctx, bucket, k, "", hasDownstream, func(flow string) error {
+		if ctx.Err() != nil {
+			return fmt.Errorf("release flows of bucket %q: %w", bucket, context.Cause(ctx))
 		}
-		for _, name := range names {
-			if err := ctx.Err(); err != nil {
-				return released, fmt.Errorf("release flows of bucket %q: %w", bucket, context.Cause(ctx))
-			}
-			change, err := c.changeTarget(ctx, target{bucket: bucket, what: k.Levels, keys: k, name: name}, metrics.ActionRelease)
-			if err != nil {
-				return released, err
-			}
-			if change.said.text != "" {
-				released++
-			}
+		change, err := o.changeTarget(ctx, target{bucket: bucket, what: k.Levels, keys: k, name: flow}, metrics.ActionRelease)
+		if change.said.text != "" {
+			released++
 		}
-		if cursor = next; cursor == 0 {
-			return released, nil
-		}
-	}
+		return err
+	})
+	return released, err
 }
 
 // releasedScope is the downstream state of a scope before it was released.
@@ -113,11 +102,11 @@ func (s releasedScope) String() string {
 	return fmt.Sprintf("%d failures in a row", d.Failures)
 }
 
-// Release ends a hold and an open circuit breaker of the pool, and forgets its adaptive rate, as [BucketControl.Release] does for a bucket. One or
+// Release ends a hold and an open circuit breaker of the pool, and forgets its adaptive rate, as [Bucket.Release] does for a bucket. One or
 // two round trips.
-func (p PoolControl) Release(ctx context.Context) (was bool, err error) {
-	c, pool := p.control(), p.name
-	r, err := c.controlPool(ctx, pool, metrics.ActionRelease)
+func (p Pool) Release(ctx context.Context) (was bool, err error) {
+	o, pool := p.op, p.name
+	r, err := o.controlPool(ctx, pool, metrics.ActionRelease)
 	if err != nil {
 		return false, err
 	}
@@ -125,6 +114,6 @@ func (p PoolControl) Release(ctx context.Context) (was bool, err error) {
 	if r.Err() != nil {
 		return false, fmt.Errorf("pool %q: script control: %w", pool, r.Err())
 	}
-	c.notePool(ctx, pool, metrics.ActionRelease, "before", said.String(), "after", "released")
+	o.notePool(ctx, pool, metrics.ActionRelease, "before", said.String(), "after", "released")
 	return said.text != "", nil
 }

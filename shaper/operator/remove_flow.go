@@ -13,7 +13,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// FlowRemoval counts what one call of [FlowControl.Remove] dropped or, with dryRun, would drop.
+// FlowRemoval counts what one call of [Flow.Remove] dropped or, with dryRun, would drop.
 type FlowRemoval struct {
 	Waiting int64    // jobs that waited, also delayed ones and retries
 	Dead    int      // dead letters
@@ -43,7 +43,10 @@ const (
 //
 // A call does one part of the work and returns the cursor to go on with, "" at first and at the end. It examines each dead letter and result once, up
 // to 2000 of these in a call. A removal that was interrupted may begin again: it drops the rest. With dryRun nothing is changed.
-func (f FlowControl) Remove(ctx context.Context, cursor string, dryRun bool) (FlowRemoval, error) {
+func (f Flow) Remove(ctx context.Context, cursor string, dryRun bool) (FlowRemoval, error) {
+	if err := f.op.hasAuthor(); err != nil && !dryRun {
+		return FlowRemoval{}, err
+	}
 	t, err := f.target(ctx)
 	if err != nil {
 		return FlowRemoval{}, err
@@ -62,7 +65,7 @@ func (f FlowControl) Remove(ctx context.Context, cursor string, dryRun bool) (Fl
 	return FlowRemoval{}, badCursor(f.bucket)
 }
 
-func (f FlowControl) removeWaiting(ctx context.Context, dryRun bool) (r FlowRemoval, err error) {
+func (f Flow) removeWaiting(ctx context.Context, dryRun bool) (r FlowRemoval, err error) {
 	r.Next = removeDead + ":"
 	if dryRun {
 		info, err := f.Info(ctx)
@@ -77,9 +80,9 @@ func (f FlowControl) removeWaiting(ctx context.Context, dryRun bool) (r FlowRemo
 	return r, err
 }
 
-func (f FlowControl) removeDead(ctx context.Context, at string, dryRun bool) (r FlowRemoval, err error) {
-	filter := DeadFilter{Flow: &f.name, Group: f.group}
-	change, err := f.op.As(f.by).Bucket(f.bucket).Dead().DropFound(ctx, filter, at, dryRun)
+func (f Flow) removeDead(ctx context.Context, at string, dryRun bool) (r FlowRemoval, err error) {
+	filter := DeadFilter{Flow: f.flow, Group: f.group}
+	change, err := f.op.Bucket(f.bucket).Dead().DropFound(ctx, filter, at, dryRun)
 	r.Dead, r.Next = change.Dropped, removeDead+":"+change.Next
 	if dryRun {
 		r.Dead = change.Matched
@@ -90,7 +93,7 @@ func (f FlowControl) removeDead(ctx context.Context, at string, dryRun bool) (r 
 	return r, err
 }
 
-func (f FlowControl) removeResults(ctx context.Context, at string, dryRun bool) (r FlowRemoval, err error) {
+func (f Flow) removeResults(ctx context.Context, at string, dryRun bool) (r FlowRemoval, err error) {
 	known, err := f.op.store.Readable(ctx, f.bucket)
 	if err != nil {
 		return r, err
@@ -99,7 +102,7 @@ func (f FlowControl) removeResults(ctx context.Context, at string, dryRun bool) 
 	if !ok {
 		return r, badCursor(f.bucket)
 	}
-	filter := JobFilter{Flow: &f.name, Group: f.group}
+	filter := JobFilter{Flow: f.flow, Group: f.group}
 	for looked := 0; looked < maxJobsLooked; {
 		ids, n, err := f.someResults(ctx, known, &walk, &filter, dryRun)
 		switch {
@@ -125,7 +128,7 @@ func (f FlowControl) removeResults(ctx context.Context, at string, dryRun bool) 
 }
 
 // someResults finds ids of results of the flow among the next n. Where they will be dropped, the walk does not count them.
-func (f FlowControl) someResults(ctx context.Context, known *store.Bucket, walk *resultWalk, filter *JobFilter, dryRun bool) (ids []any, n int, err error) {
+func (f Flow) someResults(ctx context.Context, known *store.Bucket, walk *resultWalk, filter *JobFilter, dryRun bool) (ids []any, n int, err error) {
 	reply, err := f.op.store.Run(ctx, lua.InspectResults, known.Keys.Of(lua.InspectResults), walk.at, walk.skip, jobChunk, store.ScriptBytes)
 	if err != nil {
 		return nil, 0, fmt.Errorf("bucket %q: read results: %w", f.bucket, err)
@@ -149,7 +152,7 @@ func (f FlowControl) someResults(ctx context.Context, known *store.Bucket, walk 
 }
 
 // removeOwn ends the removal.
-func (f FlowControl) removeOwn(ctx context.Context, t target, dryRun bool) (r FlowRemoval, err error) {
+func (f Flow) removeOwn(ctx context.Context, t target, dryRun bool) (r FlowRemoval, err error) {
 	info, err := f.Info(ctx)
 	if err != nil {
 		return r, err
@@ -159,11 +162,10 @@ func (f FlowControl) removeOwn(ctx context.Context, t target, dryRun bool) (r Fl
 	if dryRun {
 		return r, nil
 	}
-	c := f.control()
-	if _, err = c.changeTarget(ctx, t, metrics.ActionRemove); err != nil {
+	if _, err = f.op.changeTarget(ctx, t, metrics.ActionRemove); err != nil {
 		return FlowRemoval{}, err
 	}
-	c.noteTarget(ctx, t, metrics.ActionRemove, "own", strings.Join(r.Own, ", "), "in_flight", r.InFlight)
+	f.op.noteTarget(ctx, t, metrics.ActionRemove, "own", strings.Join(r.Own, ", "), "in_flight", r.InFlight)
 	return r, nil
 }
 

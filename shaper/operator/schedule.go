@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/metrics"
@@ -38,8 +37,8 @@ func (o *Operator) Schedules(ctx context.Context) ([]shaper.ScheduleInfo, error)
 // Schedule returns the handle of a schedule of any bucket.
 func (o *Operator) Schedule(name string) Schedule { return Schedule{o, name} }
 
-// Schedule reads a schedule. Its methods return [ErrNoSchedule] if there is none of this name, and a [*ScheduleConflictError] if two buckets have
-// one.
+// Schedule is the handle of a schedule. Its methods return [ErrNoSchedule] if there is none of this name, and a [*ScheduleConflictError] if two buckets
+// have one. Changes need an author: see [Operator.As].
 type Schedule struct {
 	op   *Operator
 	name string
@@ -101,25 +100,14 @@ func (s Schedule) Runs(ctx context.Context) ([]shaper.ScheduleRun, error) {
 	return s.op.store.ScheduleRuns(ctx, home, s.name)
 }
 
-// ScheduleControl reads and changes a schedule.
-type ScheduleControl struct {
-	Schedule
-	by string
-}
-
-// Schedule names a schedule of any bucket, to change it.
-func (a Author) Schedule(name string) ScheduleControl {
-	return ScheduleControl{a.op.Schedule(name), a.by}
-}
-
 // Set gives a configured bucket a schedule with these settings and the name of s. It is effective in all processes and across restarts, until
-// [ScheduleControl.Remove], whatever configurations say. Set creates the schedule, or changes one that Set created; then a pause stays, and a new
+// [Schedule.Remove], whatever configurations say. Set creates the schedule, or changes one that Set created; then a pause stays, and a new
 // Cron or Timezone counts from now on. It reports whether something changed. Author and time are stored.
 //
 // The settings are checked like those of a configuration: what does not fit is an [*InvalidChangeError], each line of which begins with the key.
 // [shaper.ErrUnknownBucket] if the bucket is not configured here. A [*ScheduleConflictError] if the configuration has a schedule of this name,
 // another bucket has one, or the bucket has [shaper.MaxSchedules]. Three round trips.
-func (s ScheduleControl) Set(ctx context.Context, bucket string, settings shaper.Schedule) (changed bool, err error) {
+func (s Schedule) Set(ctx context.Context, bucket string, settings shaper.Schedule) (changed bool, err error) {
 	if err := s.Check(ctx, bucket, settings); err != nil {
 		return false, err
 	}
@@ -136,8 +124,8 @@ func (s ScheduleControl) Set(ctx context.Context, bucket string, settings shaper
 	return change == store.ScheduleChanged, err
 }
 
-// Check returns the error that [ScheduleControl.Set] would, and changes nothing. Two round trips.
-func (s ScheduleControl) Check(ctx context.Context, bucket string, settings shaper.Schedule) error {
+// Check returns the error that [Schedule.Set] would, and changes nothing. Two round trips.
+func (s Schedule) Check(ctx context.Context, bucket string, settings shaper.Schedule) error {
 	b, err := s.op.store.Bucket(bucket)
 	if err != nil {
 		return err
@@ -169,9 +157,9 @@ func (s Schedule) isConfigured(home store.ScheduleHome) error {
 	return s.conflict([]store.ScheduleHome{home}, "is in the configuration, for bucket %q: change [[schedules]] there and reload", home.Bucket)
 }
 
-// Remove removes the schedule that [ScheduleControl.Set] made, with its history, and returns what it was. Its jobs stay. If the configuration has one
+// Remove removes the schedule that [Schedule.Set] made, with its history, and returns what it was. Its jobs stay. If the configuration has one
 // of this name for the same bucket, that replaces it. A [*ScheduleConflictError] if only the configuration has the schedule. Four round trips.
-func (s ScheduleControl) Remove(ctx context.Context) (shaper.ScheduleInfo, error) {
+func (s Schedule) Remove(ctx context.Context) (shaper.ScheduleInfo, error) {
 	home, info, err := s.removable(ctx)
 	if err == nil {
 		_, _, err = s.control(ctx, home, metrics.ActionScheduleRemove, "remove", "")
@@ -179,13 +167,13 @@ func (s ScheduleControl) Remove(ctx context.Context) (shaper.ScheduleInfo, error
 	return info, err
 }
 
-// Removable returns what [ScheduleControl.Remove] would return, and changes nothing. Three round trips.
-func (s ScheduleControl) Removable(ctx context.Context) (shaper.ScheduleInfo, error) {
+// Removable returns what [Schedule.Remove] would return, and changes nothing. Three round trips.
+func (s Schedule) Removable(ctx context.Context) (shaper.ScheduleInfo, error) {
 	_, info, err := s.removable(ctx)
 	return info, err
 }
 
-func (s ScheduleControl) removable(ctx context.Context) (home store.ScheduleHome, info shaper.ScheduleInfo, err error) {
+func (s Schedule) removable(ctx context.Context) (home store.ScheduleHome, info shaper.ScheduleInfo, err error) {
 	found, err := s.op.store.FindSchedule(ctx, s.name)
 	if err != nil {
 		return home, info, err
@@ -210,13 +198,13 @@ func (s ScheduleControl) removable(ctx context.Context) (home store.ScheduleHome
 
 // Pause stops the fires of the schedule, in all processes and across restarts, until it is resumed. An operator can still fire it. It reports whether
 // it was running. Three round trips.
-func (s ScheduleControl) Pause(ctx context.Context, reason string) (changed bool, err error) {
+func (s Schedule) Pause(ctx context.Context, reason string) (changed bool, err error) {
 	home, err := s.home(ctx)
 	if err != nil {
 		return false, err
 	}
-	if !utf8.ValidString(reason) || len(reason) > MaxReason {
-		return false, &InvalidChangeError{home.Bucket, fmt.Errorf("reason: want UTF-8 text of at most %d bytes", MaxReason)}
+	if err := checkReason(home.Bucket, reason); err != nil {
+		return false, err
 	}
 	change, _, err := s.control(ctx, home, metrics.ActionSchedulePause, "pause", reason)
 	return change == store.ScheduleChanged, err
@@ -224,7 +212,7 @@ func (s ScheduleControl) Pause(ctx context.Context, reason string) (changed bool
 
 // Resume makes the schedule fire again, from its next time on: fires during the pause are not made up for. It reports whether it was paused. Three
 // round trips.
-func (s ScheduleControl) Resume(ctx context.Context) (was bool, err error) {
+func (s Schedule) Resume(ctx context.Context) (was bool, err error) {
 	home, err := s.home(ctx)
 	if err != nil {
 		return false, err
@@ -236,7 +224,7 @@ func (s ScheduleControl) Resume(ctx context.Context) (was bool, err error) {
 // Fire requests a fire now, also if the schedule is paused, whatever Overlap says. A dispatcher enqueues its job within about a second, if there is
 // room in the bucket. Fire returns the id of that job. While a fire waits, a second request is the same one, and asked is false. A
 // [*ScheduleConflictError] if the schedule is orphaned: no dispatcher would fire it. Three round trips.
-func (s ScheduleControl) Fire(ctx context.Context) (job string, asked bool, err error) {
+func (s Schedule) Fire(ctx context.Context) (job string, asked bool, err error) {
 	home, err := s.home(ctx)
 	if err == nil && home.Orphaned {
 		err = s.conflict([]store.ScheduleHome{home}, "does not fire: bucket %q is not in the configuration", home.Bucket)
@@ -252,8 +240,11 @@ func (s ScheduleControl) Fire(ctx context.Context) (job string, asked bool, err 
 }
 
 // control makes a change. It returns an error if Redis finds only then that the schedule is gone, or is another one.
-func (s ScheduleControl) control(ctx context.Context, home store.ScheduleHome, counted, action, text string) (store.ScheduleChange, time.Time, error) {
-	change, requested, err := s.op.store.ControlSchedule(ctx, home, s.name, action, s.by, text)
+func (s Schedule) control(ctx context.Context, home store.ScheduleHome, counted, action, text string) (store.ScheduleChange, time.Time, error) {
+	if err := s.op.hasAuthor(); err != nil {
+		return 0, time.Time{}, err
+	}
+	change, requested, err := s.op.store.ControlSchedule(ctx, home, s.name, action, s.op.by, text)
 	switch {
 	case err != nil:
 		return 0, time.Time{}, err
@@ -264,6 +255,6 @@ func (s ScheduleControl) control(ctx context.Context, home store.ScheduleHome, c
 	case change == store.ScheduleTooMany:
 		return 0, time.Time{}, s.conflict(nil, "bucket %q has %d schedules already: remove some, or spread them over several buckets", home.Bucket, shaper.MaxSchedules)
 	}
-	control{s.op, s.by}.note(ctx, home.Bucket, counted, "schedule", s.name, "changed", change == store.ScheduleChanged)
+	s.op.note(ctx, home.Bucket, counted, "schedule", s.name, "changed", change == store.ScheduleChanged)
 	return change, requested, nil
 }

@@ -227,3 +227,110 @@ func storedNumbers(values []any) []int64 {
 func badCursor(bucket string) error {
 	return &InvalidChangeError{bucket, &shaper.FieldError{Field: "cursor", Reason: "is none of ours: give the one of the last answer, or none"}}
 }
+
+// Parts of a listing: first flows or groups with jobs, then flows or groups with
+// settings and no jobs.
+const (
+	partStates   = "j"
+	partSettings = "s"
+)
+
+// list returns names of targets of the same kind that match, some of them, from a cursor on.
+func (o *Operator) list(ctx context.Context, t target, match, cursor string, limit int) (names []string, next string, err error) {
+	part, at := partStates, uint64(0)
+	if cursor != "" {
+		text := ""
+		if part, text = cursor[:1], cursor[1:]; part != partStates && part != partSettings {
+			return nil, "", &InvalidChangeError{t.bucket, fmt.Errorf("cursor: %q is none of ours", cursor)}
+		}
+		if at, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, "", &InvalidChangeError{t.bucket, fmt.Errorf("cursor: %q is none of ours", cursor)}
+		}
+	}
+	key := t.states()
+	if part == partSettings {
+		key = t.settings()
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.store.Timeout)
+	defer cancel()
+	pairs, at, err := o.store.Redis.HScan(ctx, key, at, match, int64(min(max(limit, 1), 1000))).Result()
+	if err != nil {
+		return nil, "", fmt.Errorf("bucket %q: list its flows: %w", t.bucket, err)
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		names = append(names, pairs[i])
+	}
+	if part == partSettings {
+		if names, err = o.without(ctx, t.states(), names); err != nil {
+			return nil, "", fmt.Errorf("bucket %q: list its flows: %w", t.bucket, err)
+		}
+	}
+	switch {
+	case at != 0:
+		next = part + strconv.FormatUint(at, 10)
+	case part == partStates:
+		next = partSettings + "0"
+	}
+	return names, next, nil
+}
+
+// without returns the names that are no fields of a hash.
+func (o *Operator) without(ctx context.Context, key string, names []string) ([]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	there, err := o.store.Redis.HMGet(ctx, key, names...).Result()
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	for i, name := range names {
+		if there[i] == nil {
+			others = append(others, name)
+		}
+	}
+	return others, nil
+}
+
+// budgetsInRun is how many flows or groups a run of inspect_budgets.lua reads: as many as a claim of a bucket with budgets names.
+const budgetsInRun = 32
+
+// addAllowances adds to flows or groups what is charged to their budgets, and how many departures count for their quotas. One round trip. A part with
+// a charge, or with a departure that counts, becomes known.
+func (o *Operator) addAllowances(ctx context.Context, t target, infos []seen) error {
+	var calls []lua.Call
+	for first := 0; first < len(infos); first += budgetsInRun {
+		args, names := []any{0}, []string{}
+		for _, info := range infos[first:min(first+budgetsInRun, len(infos))] {
+			args, names = append(args, info.name), append(names, info.name)
+		}
+		flows, groups := names, []string(nil)
+		if t.what == targetGroup {
+			args[0], flows, groups = 1, nil, names
+		}
+		calls = append(calls, lua.Call{Script: lua.InspectBudgets, Keys: t.keys.OfGroups(lua.InspectBudgets, flows, groups), Args: args})
+	}
+	next := infos
+	for n, result := range lua.RunAll(ctx, o.store.Redis, calls) {
+		if result.Err != nil {
+			return fmt.Errorf("bucket %q: read the budgets and quotas of its flows: %w", t.bucket, result.Err)
+		}
+		r := lua.NewReader(result.Reply)
+		_ = r.Int() // the server's time: no budget or quota is reported as free earlier
+		for range calls[n].Args[1:] {
+			next[0].Budgets = codec.ReadBudgetUse(r.Text())
+			next[0].Quotas = codec.ReadQuotaUse(r.Text())
+			for _, use := range next[0].Budgets {
+				next[0].Known = next[0].Known || use.Charged > 0 || use.Open > 0
+			}
+			for _, use := range next[0].Quotas {
+				next[0].Known = next[0].Known || use.Used > 0
+			}
+			next = next[1:]
+		}
+		if err := r.Err(); err != nil {
+			return fmt.Errorf("bucket %q: script inspect_budgets: %w", t.bucket, err)
+		}
+	}
+	return nil
+}

@@ -42,7 +42,7 @@ func TestFlowsHaveToExist(t *testing.T) {
 	job := shaper.Job{Payload: []byte("x"), URL: "https://Known.example/x", Flow: "f", Group: "g", Identity: admission.Identity{Caller: "known"}}
 	for _, kind := range []struct {
 		bucket string
-		flow   operator.FlowControl
+		flow   operator.Flow
 		patch  operator.FlowPatch
 		url    string
 		want   string
