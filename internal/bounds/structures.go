@@ -166,17 +166,17 @@ var Structures = map[string]string{
 
 // RedisKeys names the bound of each key of Redis in the headers of scripts, by the last part of a bucket's key, or a whole name.
 var RedisKeys = map[string]string{
-	"answer:<id>": "waiters", "attempts": "jobs", "body": "jobs", "leases": "jobs", "meta": "jobs", "riders": "jobs", "expiries": "jobs", "dead": "dead",
+	"attempts": "jobs", "body": "jobs", "leases": "jobs", "meta": "jobs", "riders": "jobs", "expiries": "jobs", "dead": "dead",
 	"callbacks": "callbacks", "callback_texts": "callbacks", "callback_counts": "flows", "bundles": "bundles", "bundle_ends": "bundles", "bundle_callers": "bundles",
 	"charges": "flows", "claims": "processes", "conf": Fixed, "conf_aside": Fixed, "count": Fixed, "departed": "jobs", "departed:<flow>": "jobs", "differing": "processes",
 	"disabled": "flows", "disabled_deaths": "flows", "due:": "flows", "due_groups": "flows", "flow_makers": "flows", "flow_settings": "flows", "flows": "flows",
 	"group_settings": "flows", "groups": "flows", "idle": "flows", "lessons": "models", "outbox": "events", "outbox_texts": "events", "pace": Fixed,
-	"responses": "responses", "result_ends": "results", "result_flows": "results", "result_order": "results", "result_shares": "results", "results": "results", "schedule_due": "schedules", "schedules": "schedules", "seen": "ids", "seen_minute": "ids", "seen_until": "ids",
+	"responses": "responses", "result_ends": "results", "result_flows": "results", "result_order": "results", "result_shares": "results", "results": "results", "schedule_due": "schedules", "schedules": "schedules", "seen": "ids", "seen_minute": "ids",
 	"seen_window": "ids", "settings": Fixed, "p:<pool>:buckets": Configured, "p:<pool>:conf": Fixed, "p:<pool>:departed": "jobs", "p:<pool>:pace": Fixed,
 	"tundish:buckets": Configured, "tundish:instances": "processes", "tundish:{fleet}:<book>:lists": "audit", "tundish:{fleet}:<book>:texts": "audit",
 	"tundish:{fleet}:<book>:begun": "audit", "tundish:{fleet}:<book>:changed": "audit", "tundish:{fleet}:<book>:nothing": "audit", "tundish:{fleet}:sessions:<key>": "sessions", "tundish:{fleet}:beats": "processes", "tundish:{fleet}:counts:<process>": "processes",
 	"tundish:{fleet}:history:<number>": "processes", "tundish:{fleet}:probe": Fixed, "tundish:{fleet}:processes": "processes", "tundish:{fleet}:watched": Configured,
-	"tundish:{l:<limit>}:conf": Configured, "tundish:{l:<limit>}:<key>": "limit-keys", "limit:": "limit-keys", "limit_keys:": "limit-keys", "use:": "usage", "q:": "jobs", "later:": "jobs", "answer:": "waiters",
+	"tundish:{l:<limit>}:conf": Configured, "tundish:{l:<limit>}:<key>": "limit-keys", "limit:": "limit-keys", "limit_keys:": "limit-keys", "use:": "usage", "q:": "jobs", "later:": "jobs",
 	"due:<group>": "flows", "departed:": "jobs", "departed_group:": "jobs",
 
 	// In further lines of headers; and fields of a hash, one for each caller.

@@ -36,7 +36,7 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 		return err
 	}
 	if len(v.Processes) == 0 && !a.json {
-		a.note("no process tells that it runs: start one with `dispatcher run`; programs of versions before tell nothing")
+		a.note("no process tells that it runs: start one with `dispatcher run`")
 		return nil
 	}
 	return a.print(v, func(w io.Writer) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -106,9 +107,6 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 	case lua.Scheduled:
 		receipt.State = shaper.StateScheduled
 	case lua.Duplicate:
-		if wait != 0 {
-			receipt.ID = t.job.FormerID
-		}
 		// An id that this call generated can only exist because the call was sent again after a lost reply.
 		receipt.State, receipt.Duplicate = codec.StateOf(position), !t.generated
 		receipt.ETA = time.UnixMicro(now)
@@ -293,4 +291,9 @@ func deadFullDetail(bucket, caller string, code int64, wait time.Duration, held,
 	}
 	return fmt.Sprintf("bucket %q takes no jobs%s, as it has too many %s (%d/%d): redrive or drop some, or raise %s; %s",
 		bucket, whose, of, held, bound, setting, next)
+}
+
+// roundUp makes whole seconds, 1 or more, for people and for Retry-After.
+func roundUp(d time.Duration) time.Duration {
+	return time.Duration(max(math.Ceil(d.Seconds()), 1)) * time.Second
 }
