@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -291,9 +290,4 @@ func deadFullDetail(bucket, caller string, code int64, wait time.Duration, held,
 	}
 	return fmt.Sprintf("bucket %q takes no jobs%s, as it has too many %s (%d/%d): redrive or drop some, or raise %s; %s",
 		bucket, whose, of, held, bound, setting, next)
-}
-
-// roundUp makes whole seconds, 1 or more, for people and for Retry-After.
-func roundUp(d time.Duration) time.Duration {
-	return time.Duration(max(math.Ceil(d.Seconds()), 1)) * time.Second
 }

@@ -349,20 +349,6 @@ func (m *Metrics) SetClockSkew(skew time.Duration) {
 	}
 }
 
-// registered registers the collector and returns it, or the equal collector that is registered already. It appends a failure to errs.
-func registered[C prometheus.Collector](reg prometheus.Registerer, errs *[]error, c C) C {
-	err := reg.Register(c)
-	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if known, ok := already.ExistingCollector.(C); ok {
-			return known
-		}
-	}
-	if err != nil {
-		*errs = append(*errs, err)
-	}
-	return c
-}
-
 // observe adds a time to a histogram. A trace makes it an exemplar, which leads from a slow bucket of the histogram to one of its requests.
 func observe(to prometheus.Observer, took time.Duration, traceID string) {
 	if traceID != "" {
