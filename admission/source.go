@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,7 +189,7 @@ func (g *gate) read(ctx context.Context, s *source) error {
 		before := s.latest.Load()
 		if by := conf["by"]; before.rev != "" && !reflect.DeepEqual(before.configured, state.configured) && by != redisconn.ProcessName() {
 			g.limiter.log.WarnContext(ctx, "another process changed the limit in force", "limit", s.own.Name,
-				"before", before.configured.Limit, "after", state.configured.Limit, "by", cmp.Or(by, "a program of an older version"))
+				"before", before.configured.Limit, "after", state.configured.Limit, "by", by)
 		}
 		s.latest.Store(state)
 	}

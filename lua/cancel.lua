@@ -33,7 +33,6 @@
 -- Needs    Redis 7.0
 
 --#include lib/callbacks.lua
---#include lib/callers.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/dedupe.lua
@@ -64,7 +63,7 @@ if not job then
   local settled = redis.call('HGET', seen, id)
   if not settled then return 0 end
   local _, state, expires = codec.seen(settled)
-  if expires <= now or state == callers.NAMED then return 0 end
+  if expires <= now then return 0 end
   return tonumber(state)
 end
 if levels ~= codes.NO_FLOWS and flow.of(job, in_groups) ~= name then return -2 end

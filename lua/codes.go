@@ -129,6 +129,5 @@ const (
 	ConfigureNewerSchema = 2
 	ConfigureOtherFlows  = 3
 	ConfigureLeft        = 4 // a bucket does not live there any more, or the index is behind
-	ConfigureOldData     = 5 // the data is of the previous version, and not empty
-	ConfigureExists      = 6 // to a read-only process: there are settings, and they stay
+	ConfigureExists      = 5 // to a read-only process: there are settings, and they stay
 )

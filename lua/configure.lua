@@ -9,9 +9,6 @@
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: its dead letters
 -- KEYS[4]  …:conf_aside  hash  of a bucket only: its settings after a change of its pool (see relocate.lua)
--- KEYS[5]  …:conf  hash  of a bucket only: its settings when its data had schema 1. Since then it holds only the schema, so that
---          older programs find the bucket not configured, and may not configure it
--- KEYS[6]  …:leases  zset  of a bucket only: id -> deadline
 -- ARGV[1]  schema: version of this program
 -- ARGV[2]  revision: of the configuration
 -- ARGV[3]  channel: to wake dispatchers on; "" for none, as for a limit
@@ -21,13 +18,12 @@
 -- ARGV[7]  started: the number that the first write since its start or reload got; 0 this is the first
 -- ARGV[8...]  field, value, ...; the first field of a bucket is "generation", with the index's value (see assign.lua)
 -- Returns  {0 written or equal, 1 a higher revision or an owner that started later is effective, 2 a newer schema is effective, 3 the
---          bucket holds jobs and the field "flows" would change (0 none, 1 flows, 2 flows in groups), 6 they exist, and the
+--          bucket holds jobs and the field "flows" would change (0 none, 1 flows, 2 flows in groups), 5 they exist, and the
 --          caller does not own them; the stored schema; the
 --          stored revision; with 0 the number for `started`, and how many fields changed (0 also if they are new); with 3 the number
 --          of jobs, and the stored field; 4 the bucket has moved away, or the index is behind: then the lowest
---          valid generation at this place, and the tag of the bucket's new place, '' if none; 5 the data has schema
---          1 and is not empty: then waiting jobs, dead letters, leases, 0, 0, 0}
--- Stores   since when a bucket knows callers (see callers.lua), for as long as the bucket exists;
+--          valid generation at this place, and the tag of the bucket's new place, '' if none}
+-- Stores   created: when the settings of a bucket were first written; another value later means that they were lost meanwhile;
 --          the fields, overridden ones as "own:" and their name; owned, by, started: the writer; changes: see
 --          changes.lua; if batches, or rate, burst or quotas of flows or groups change,
 --          recheck: flows that wait for a turn are checked again (see
@@ -42,7 +38,7 @@
 --#include lib/in_flight.lua
 --#include lib/server_time.lua
 
-local conf, body, dead, aside, of_then, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local conf, body, dead, aside = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local owns, by, started = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7])
 local schema_text, revision_text = ARGV[1], ARGV[2]
@@ -61,31 +57,8 @@ redis.call('HDEL', conf, '')
 
 local now = server_time()
 
--- Marks a bucket as one that knows callers (see callers.lua): from now on, or after one dedupe window if it existed. Keeps an existing
--- mark.
-local function know_callers(was_there)
-  local known_callers, dedupe_window = unpack(redis.call('HMGET', conf, 'callers', 'dedupe_window'))
-  if known_callers then return end
-  local till = now + tonumber(dedupe_window or 0)
-  redis.call('HSET', conf, 'callers', string.format('%d %d', was_there and till or now, till))
-end
-
--- A bucket with data of schema 1 is taken over while it is empty, including what operators have set.
-if of_then then
-  local old_schema, old_rate = unpack(redis.call('HMGET', of_then, 'schema', 'rate_count'))
-  if old_rate then
-    local jobs, leased, died = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
-    if jobs + leased > 0 then
-      local waiting = math.max(jobs - leased - died, 0)
-      return { codes.CONFIGURE_OLD_DATA, tonumber(old_schema or 0), 0, waiting, died, leased, 0, 0, 0 }
-    end
-    if redis.call('EXISTS', conf) == 0 then redis.call('RENAME', of_then, conf) else redis.call('DEL', of_then) end
-  end
-  if tonumber(old_schema or 0) > schema then return { codes.CONFIGURE_NEWER_SCHEMA, tonumber(old_schema), 0 } end
-  if old_rate or not old_schema then redis.call('HSET', of_then, 'schema', string.format('%d', schema)) end
-end
-
-if ARGV[FIRST_FIELD] == 'generation' then
+local is_bucket = ARGV[FIRST_FIELD] == 'generation'
+if is_bucket then
   local stored_generation, left_for, lives = unpack(redis.call('HMGET', conf, 'generation', 'left_for', 'schema'))
   local generation, lowest = tonumber(ARGV[FIRST_FIELD + 1]), tonumber(stored_generation or 0)
   -- A process with an older generation would admit jobs where no dispatcher claims them.
@@ -101,9 +74,8 @@ local stored_schema, stored_revision, stored_levels, stored_owned, stored_start 
 local was_there, has_revision = stored_schema, stored_revision
 stored_schema, stored_revision, stored_start = tonumber(stored_schema or 0), tonumber(stored_revision or 0), tonumber(stored_start or 0)
 if stored_schema > schema then return { codes.CONFIGURE_NEWER_SCHEMA, stored_schema, stored_revision } end
-if of_then and was_there then know_callers(true) end
 if not owns and was_there and stored_schema == schema then return { codes.CONFIGURE_EXISTS, stored_schema, stored_revision } end
--- If no owner has written, no revision counts. Programs before the introduction of owners left no mark.
+-- If no owner has written, no revision counts.
 if stored_owned ~= '0' then
   local is_later = stored_revision == revision and started > 0 and stored_start > started
   if stored_revision > revision or is_later then return { codes.CONFIGURE_OBEYS, stored_schema, stored_revision } end
@@ -149,7 +121,7 @@ if is and not differs.max_in_flight then
   values.max_in_flight, differs.max_in_flight = { was, is }, true
 end
 local noted = was_there and changes.note(conf, now, by, nil, names, values, differs) or 0
-if of_then and not was_there then know_callers(false) end
+if is_bucket and not was_there then redis.call('HSET', conf, 'created', string.format('%d', now)) end
 encoding.hash(conf, 0, #fields / 2)
 -- A dispatcher that sleeps until a slot of the previous rate asks again. Of many processes with one configuration, one wakes them.
 if is_new and channel ~= '' then redis.pcall('PUBLISH', channel, bucket) end

@@ -28,15 +28,14 @@
 --          …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what group.load wants;
 --          with q then …:departed, …:leases, where there are flows for each …:departed:<flow>, where they are in groups for each
 --          …:departed_group:<group>; with p then conf, pace and departed of the pool;
---          of a fire, last …:schedules, …:schedule_due; of jobs with former ids, last …:seen_window
+--          of a fire, last …:schedules, …:schedule_due
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
 -- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": no limit applies; the last ARGV is the fire of the only job
 -- ARGV[4]  limit_count: number of limits, L
 -- ARGV[5]  job_count: number of jobs
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
---          made for this batch, which was not sent before; 3 if they are not alike, and their former ids follow; 4 and 5 like 0 and 3, for
---          a batch that was sent before; else 0
+--          made for this batch, which was not sent before; 3 if they are not alike, in a batch that was sent before; else 0
 -- ARGV[7]  levels: 1 if the bucket has flows, 2 if they are in groups; else 0, and the only flow is ""; then q if there are the keys that
 --          buckets with quotas, budgets or a timetable need, then p if there are the keys of the pool
 -- ARGV[8]  flow_count: number of flows, each in KEYS once
@@ -47,8 +46,7 @@
 --          then c or g: id from the caller or generated, then the priority: k, h, n or l; the index has three digits and counts the jobs
 --          from 1; ~N after it: it expires N microseconds after its enqueue, letters: its caller, ^: it has a callback; see codec.lua); if
 --          they are alike and there is more than one flow, the number of its flow; if they are not alike: priority, number of the flow, a
---          key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait in microseconds ("" any); with
---          former ids the id of the job in programs without callers, "" none
+--          key number for each limit, due ("" now, "+N" in N microseconds, "N" at that time), cost, max_wait in microseconds ("" any)
 -- Returns  {1} the bucket is not configured; {2} the limits have changed: read them again; {3} the bucket has flows, and the caller
 --          assumes that it has none, or the reverse; {5} the keys of q are needed; {4, 0} another dispatcher was faster with the
 --          fire, or the schedule is paused or was changed; {4, 1} it was skipped, as the previous job is unfinished; {0,
@@ -57,8 +55,8 @@
 --          {0, from, 2, the same, and for each job its eta}: the same, if they depart unevenly; else {0, now, 0, and for each job:
 --          code, position or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2
 --          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; for a job refused by limits the values
---          after the batch. code: see codes.lua; with DUPLICATE and ID_REUSED, wait is 1 if the job has the former id; position is the
---          number of jobs of the flow that depart first (see precedence.lua); eta is 0 while the bucket, the group or the flow is paused.
+--          after the batch. code: see codes.lua; position is the number of jobs of the flow that depart first (see precedence.lua); eta is
+--          0 while the bucket, the group or the flow is paused.
 --          If something is full, position is the present number, eta the maximum, and wait 0 while it is paused; with DEAD_FULL and
 --          DEAD_TOO_LARGE, a negative wait is a guess; with FLOW_DISABLED, position is the time, microseconds; with OVER_BUDGET it is
 --          the budget (see estimate.over_budget), and eta the reservation; with WAIT_TOO_LONG it is the number of jobs ahead, eta the
@@ -92,7 +90,7 @@ local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = 
 local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
-local has_former, sent_again = ARGV[6] == '3' or ARGV[6] == '5', ARGV[6] == '4' or ARGV[6] == '5'
+local sent_again = ARGV[6] == '3'
 local levels, flow_count, more, pooled = ARGV[7], tonumber(ARGV[8]), string.sub(ARGV[7], 2), nil
 if more ~= '' then levels, pooled = string.sub(levels, 1, 1), string.find(more, 'p', 1, true) end
 local FIRST_ARG = 8
@@ -120,7 +118,7 @@ end
 
 local now = server_time()
 
-local last_key, fire, over = has_former and #KEYS - 1 or #KEYS, nil, nil
+local last_key, fire, over = #KEYS, nil, nil
 if known_rev == 'fire' then last_key, fire, over = schedule.begin(KEYS, ARGV, now, body, dead) end
 if over then return over end
 
@@ -139,7 +137,7 @@ local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_c
 local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT + limit_count
 local common = first_job
 if alike then first_job = first_job + 1 + limit_count end
-local width = alike and (flow_count > 1 and 3 or 2) or (has_former and 8 or 7) + limit_count
+local width = alike and (flow_count > 1 and 3 or 2) or 7 + limit_count
 local args, ids = ARGV, {}
 for j = 1, job_count do ids[j] = args[first_job + (j - 1) * width + 1] end
 local known, settled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', seen, unpack(ids))
@@ -251,17 +249,14 @@ local function not_asked()
 end
 
 -- Replies for a job whose id is known, and returns whether it is known; see callers.known.
-local function there_already(part, id, sealed, fingerprint, existing, ended, by_former)
+local function there_already(part, id, sealed, fingerprint, existing, ended)
   if not existing and dedupe.is_free(id, ended) and not (sent_again and string.sub(ended, 1, 11) == fingerprint) then return false end
-  local code, state = callers.known(existing, ended, sealed, fingerprint, conf, now)
+  local code, state = callers.known(existing, ended, sealed, fingerprint, now)
   if not code then return false end
   if code == codes.DUPLICATE then state = state or fresh[id] and (fresh_state[id] or 1) or state_of(part, id) end
-  answer(code, state or 0, 0, code ~= codes.ID_TAKEN and by_former or 0)
+  answer(code, state or 0, 0, 0)
   return true
 end
-
--- Former ids of admitted jobs, and until when they count.
-local formers, names_till = {}, nil
 
 -- Jobs refused by limits: at, their index in the reply; numbers_at, the index before their key numbers; cost; jobs admitted before.
 local limited, admitted = {}, 0
@@ -312,7 +307,7 @@ end
 
 for j = 1, job_count do
   local at = first_job + (j - 1) * width
-  local id, fingerprint = ids[j], nil
+  local id = ids[j]
   local trait, of, numbers_at = common, flow_count > 1 and at + 3, common + 1
   if not alike then trait, of, numbers_at = at + 2, at + 4, at + 4 end
   local priority, part = args[trait + 1] + 0, parts[of and args[of] + 0 or 1]
@@ -325,17 +320,7 @@ for j = 1, job_count do
   end
 
   local existing, ended = known[j] or fresh[id], settled[j]
-  local former = has_former and args[at + width] or ''
-  if former ~= '' and names_till == nil then names_till = select(2, callers.times(conf)) end
-  local named = former ~= '' and now < names_till
-  if existing or ended or named then fingerprint = string.sub(args[at + 2], 1, 11) end
-  local was_there = (existing or ended) and there_already(part, id, args[at + 2], fingerprint, existing, ended)
-  if named and not was_there then
-    existing, ended = callers.former(body, seen, former, now)
-    was_there = (existing or ended) and there_already(part, former, args[at + 2], fingerprint, existing, ended, 1)
-  end
-
-  if was_there then
+  if (existing or ended) and there_already(part, id, args[at + 2], string.sub(args[at + 2], 1, 11), existing, ended) then
     not_asked()
   elseif has_flows and places.closed(part, args[at + 2]) then -- no limit and no bound matters until an operator changes it
     not_asked()
@@ -377,7 +362,6 @@ for j = 1, job_count do
       answer(late, ahead, late_at, excess)
     else
       admit(j, part, priority, due_at)
-      if named then formers[#formers + 1] = { id = former, fingerprint = fingerprint, letters = callers.of(args[at + 2]) } end
     end
   end
   n = n + 4 + 4 * limit_count
@@ -394,7 +378,6 @@ end
 if box then outbox.write(box) end
 if new.size > 0 then
   write()
-  for _, one in ipairs(formers) do callers.name(conf, body, seen, KEYS[#KEYS], one.id, one.fingerprint, one.letters, now) end
 else
   questions.write(asked)
   arrivals.forget(bucket, idle_key) -- even if that is not enough: the next run finds more

@@ -168,7 +168,6 @@ var moreKeys = map[lua.Keys][]string{
 	lua.KeysOfPool:          {"in a pool", "the pool's seven (see pool.lua)"},
 	lua.KeysOfLimits:        {"<limit>"},
 	lua.KeysOfFire:          {"of a fire, last …:schedules, …:schedule_due"},
-	lua.KeyOfNames:          {"of jobs with former ids, last …:seen_window"},
 	lua.KeysToMove:          {"the key to write", "the keys to remove"},
 }
 

@@ -26,7 +26,7 @@
 -- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
 -- Returns  names and values (see answer.lua), none for an unknown job; instants in microseconds:
---   state (its code); everybodys (1 if all callers may see it, see callers.lua). For a settled job, only these and caller (its digits)
+--   state (its code). For a settled job, only this and caller (its digits, see callers.lua)
 --   position      number of jobs of its flow ahead of it, -1 not in a list; exact in the first thousand of its list, then an estimate
 --   instant       due time, deadline, time of death, or eta; absent if unknown, such as while the bucket is paused
 --   meta, body, attempts (the texts of it)
@@ -85,10 +85,9 @@ end
 local reply = {}
 local function tell(what, value) answer.tell(reply, what, value) end
 -- For a settled job only its state and its caller are known.
-local function ended(state, caller, everybodys)
+local function ended(state, caller)
   tell('state', state)
   tell('caller', caller)
-  tell('everybodys', everybodys and 1)
   return reply
 end
 
@@ -97,11 +96,10 @@ if not job then
   local settled = redis.call('HGET', seen, id)
   if not settled then return {} end
   local _, state, expires = codec.seen(settled)
-  if expires <= now or state == callers.NAMED then return {} end
-  return ended(tonumber(state), callers.ended(settled), now < callers.times(conf))
+  if expires <= now then return {} end
+  return ended(tonumber(state), callers.ended(settled))
 end
 
-local came_before = (codec.came(job) or 0) < callers.times(conf)
 local stored = redis.call('HGET', meta, id)
 local due = redis.call('ZSCORE', later, id)
 local state = QUEUED
@@ -116,7 +114,7 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
   local purge_mark, purge_flow = unpack(redis.call('HMGET', count, 'purge_mark', 'purge_flow'))
   if sequence(job) <= tonumber(purge_mark or 0) and (purge_flow or '') == name then
     local letters = callers.of(string.match(job, '^%S+ %S+ (.*)') or '')
-    return ended(CANCELLED, letters ~= '' and callers.digits(letters), came_before)
+    return ended(CANCELLED, letters ~= '' and callers.digits(letters))
   end
 end
 
@@ -212,7 +210,6 @@ elseif state == DEAD then
 end
 local _, quota_frees = estimate.own(bucket, bucket)
 tell('state', state)
-tell('everybodys', came_before and 1)
 tell('position', position)
 tell('instant', instant)
 tell('meta', stored)

@@ -7,21 +7,19 @@
 -- KEYS[4]  …:results hash  id -> the stored response (see results.lua)
 -- KEYS[5]  …:result_ends  zset  id -> when its result is dropped
 -- KEYS[6]  …:settings  hash  settings of the bucket
--- KEYS[7]  …:answer:<id>  list  head and body, from a dispatcher of an earlier version; expires
 -- ARGV[1]  id
 -- ARGV[2]  waited: 1 if the caller has waited for the result, else 0
 -- Returns  {} unknown; {state's code, 0 (it has not ended: any code of a job that is not settled)}; {state's code, 1} it has ended, and
 --          its response is not stored; {state's code (0 not remembered any more), 2, head and body, as one text with a line feed
---          between them, since when jobs without a caller belong to nobody, microseconds (0 never)}
+--          between them}
 -- Stores   nothing: it only makes a result expire sooner
 -- Needs    Redis 7.0
 
---#include lib/callers.lua
 --#include lib/codec.lua
 --#include lib/results.lua
 --#include lib/server_time.lua
 
-local body, meta, seen, results_key, ends_key, conf, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local body, meta, seen, results_key, ends_key, conf = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local id, waited = ARGV[1], ARGV[2] == '1'
 local NOT_ENDED, NOT_KEPT, KEPT = 0, 1, 2
 
@@ -36,22 +34,14 @@ if redis.call('HEXISTS', body, id) == 1 then
 else
   local settled = redis.call('HGET', seen, id)
   local ends = settled and tonumber(string.sub(settled, 13))
-  if ends and ends > now and string.sub(settled, 12, 12) ~= callers.NAMED then
-    state = string.sub(settled, 12, 12)
-  end
+  if ends and ends > now then state = string.sub(settled, 12, 12) end
 end
 state = tonumber(state)
-local function kept_as(text)
-  local from = callers.times(conf)
-  return { state, KEPT, text, from < math.huge and from or 0 }
-end
 local kept = redis.call('HGET', results_key, id)
 if kept then
   local retention = waited and redis.call('HGET', conf, 'result_retention')
   if waited then results.was_read(results.open(retention or 0, nil, nil, now, { results_key, ends_key }), id) end
-  return kept_as(kept)
+  return { state, KEPT, kept }
 end
-local head, text = unpack(redis.call('LRANGE', answer, 0, 1))
-if text then return kept_as(head .. '\n' .. text) end
 if state == 0 then return {} end
 return { state, NOT_KEPT }

@@ -13,7 +13,6 @@ import (
 const (
 	TurnQueue        = "turn_queue"      // due:, or due_groups if flows are in groups
 	DeparturesOfFlow = "departed:<flow>" // of the only flow
-	AnswerOfJob      = "answer:<id>"     // of the only job
 )
 
 // Keys are keys of a script whose number depends on the call.
@@ -36,7 +35,6 @@ const (
 	KeysOfPool                          // in a pool: the pool's seven
 	KeysOfLimits                        // of limits: the caller makes them
 	KeysOfFire                          // of the fire of a schedule: schedules and schedule_due; the caller adds them
-	KeyOfNames                          // of jobs with former ids: seen_window; the caller adds it
 	KeysToMove                          // the keys that relocate.lua writes or removes: the caller names them
 )
 
@@ -52,7 +50,7 @@ var moreKeys = map[string][]Keys{
 	"claim":              {PlacesAndDepartures, GroupsAndDepartures, KeysOfPool},
 	"close_window":       {PlacesOfFlows, KeysOfPool},
 	"control_flow":       {PlacesOfFlows, GroupsOfFlows}, // or TurnQueuesOfGroups, of a group
-	"enqueue":            {KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire, KeyOfNames},
+	"enqueue":            {KeysOfLimits, PlacesOfFlows, GroupsOfFlows, KeysOfQuotas, PaceOfPool, KeysOfFire},
 	"empty_disabled":     {PlacesOfFlows, GroupsOfFlows},
 	"expire":             {PurgedPlaces, PlacesOfFlows, GroupsOfFlows},
 	"inspect_budgets":    {DeparturesOfParts},

@@ -9,7 +9,7 @@
 -- exceeds its bound by at most a share.
 --
 -- KEYS[1]  tundish:{fleet}:<book>:lists  zset  all of score 0, "list began record": list is all or b:<bucket>; and "list newest record":
---          list is a<class>:<author>, in older records by began; both times have 16 digits
+--          list is a<class>:<author>; both times have 16 digits
 -- KEYS[2]  tundish:{fleet}:<book>:texts  hash  record -> "began part class author bucket seal token times newest count" and a line
 --          break, then its text; begun, changed, nothing -> the bytes of the class
 -- KEYS[3]  tundish:{fleet}:<book>:begun  zset  author -> the bytes of its records of this class

@@ -22,16 +22,15 @@
 -- KEYS[15] …:groups  hash  group -> its state (see group.lua)
 -- KEYS[16] …:group_settings  hash  group -> its own settings
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
--- KEYS[18] …:seen_until  zset  settled id -> end of its dedupe window, in data of schema 1
--- KEYS[19] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[20] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
--- KEYS[21] …:flow_makers  zset  flow -> its caller (see makers.lua)
--- KEYS[22...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[18] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
+-- KEYS[19] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[20] …:flow_makers  zset  flow -> its caller (see makers.lua)
+-- KEYS[21...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[2]  lease_count: leases to name at most; 0 for none (the clock stepped)
--- ARGV[3]  cursor: of the comparison, "" to compare nothing; with a leading "a" it is in the attempts, which come last
+-- ARGV[3]  cursor: of the comparison, "" to compare nothing
 -- ARGV[4]  flow_cursor: in the flows and the groups, "" to skip them. In the flows, the numbers of flows that the audit has
 --          found held, open and half-open follow, if there are any
 -- ARGV[5]  latest: the latest time that is possible, microseconds: if it is later, the clock stepped forwards
@@ -67,12 +66,12 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
-local seen_until, tried, riders_key, makers_key = KEYS[18], KEYS[19], KEYS[20], KEYS[21]
+local tried, riders_key, makers_key = KEYS[18], KEYS[19], KEYS[20]
 local has_flows, in_groups = ARGV[1] ~= codes.NO_FLOWS, ARGV[1] == codes.GROUPS
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
 local GROUPS = 14 -- number of keys before the keys of groups
-local PURGED = 21 -- number of keys before the keys of a purge
+local PURGED = 20 -- number of keys before the keys of a purge
 local PLACES = PURGED + flow.PLACES
 local MAX_HORIZON = 200000
 local CLAIM_KEPT = 60000000
@@ -109,12 +108,6 @@ if at_most > 0 and (bound == 0 or now <= bound) then
 end
 
 dedupe.forget(dedupe.open(0, 0, now, seen, seen_window, seen_minute, count), CHUNK)
--- Ids of a bucket that was taken over; ids that end last come first, so the head of the list ends first.
-local of_before = redis.call('ZREVRANGE', seen_until, 0, CHUNK - 1)
-if #of_before > 0 then
-  redis.call('LPUSH', seen_window, unpack(of_before))
-  redis.call('ZREM', seen_until, unpack(of_before))
-end
 
 -- A server that has loaded its data from a file stores small hashes and sorted sets as lists again.
 if cursor == '0' then
@@ -122,20 +115,9 @@ if cursor == '0' then
   for _, key in ipairs({ leases, due_flows }) do encoding.zset(key, 0, redis.call('ZCARD', key)) end
 end
 
--- The comparison: is every claimed job where its state says? Then: does a job exist for each text of attempts? A program
--- without attempts does not delete the texts of jobs that it settles.
+-- The comparison: is every claimed job where its state says?
 local next_cursor = ''
-if string.sub(cursor, 1, 1) == 'a' then
-  local attempts_of
-  next_cursor, attempts_of = unpack(redis.call('HSCAN', tried, string.sub(cursor, 2), 'COUNT', 200))
-  if next_cursor ~= '0' then next_cursor = 'a' .. next_cursor end
-  for i = 1, #attempts_of, 2 do
-    if redis.call('HEXISTS', body, attempts_of[i]) == 0 then
-      redis.call('HDEL', tried, attempts_of[i])
-      repaired = repaired + 1
-    end
-  end
-elseif cursor ~= '' then
+if cursor ~= '' then
   local pairs_of
   next_cursor, pairs_of = unpack(redis.call('HSCAN', meta, cursor, 'COUNT', 200))
   for i = 1, #pairs_of, 2 do
@@ -349,8 +331,6 @@ elseif flow_cursor ~= '' then
   end
 end
 if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(clock)) > 0 then next_flow_cursor = 'i' end
-
-if next_cursor == '0' and string.sub(cursor, 1, 1) ~= 'a' and redis.call('EXISTS', tried) == 1 then next_cursor = 'a0' end
 
 pool.heal(member, KEYS, now)
 repaired = repaired + batch.repair(leases, riders_key)

@@ -307,3 +307,11 @@ func (b *Bucket) validateParts(f *faults) {
 
 // DefaultTimeout bounds a call to Redis where no other timeout is given, including resends after a lost reply.
 const DefaultTimeout = 1500 * time.Millisecond
+
+// Check names the flow and the group of a job of this bucket. It reports every fault of the job here: joined errors, each a [*FieldError]. The worker
+// checks what it needs of the URL and the headers.
+func (b *Bucket) Check(job *Job) (flow, group string, err error) {
+	flow, flowErr := b.Flow.NameOf(job)
+	group, groupErr := b.Group.NameOf(job)
+	return flow, group, errors.Join(b.Callbacks.Check(b.Name, job), job.Validate(b.MaxPayload), flowErr, groupErr)
+}

@@ -13,9 +13,6 @@ type Owner struct {
 	// Mark is a short name of the caller: letters while the job exists, digits derived from them after its end. It is "" if a schedule, a hook, a
 	// callback, a program of the library, a worker of asynq or a request without a key enqueued the job.
 	Mark string
-
-	// Before marks a job without a caller that was enqueued before callers existed. Every caller sees such a job until it ends.
-	Before bool
 }
 
 const (
@@ -51,9 +48,7 @@ func endedMark(mark string) string {
 // Is reports whether the job belongs to the caller, so that it may see it.
 func (o Owner) Is(caller string) bool {
 	switch mark := CallerMark(caller); {
-	case o.Mark == "":
-		return o.Before
-	case mark == "":
+	case o.Mark == "" || mark == "":
 		return false
 	case len(o.Mark) == callerLength:
 		return o.Mark == mark

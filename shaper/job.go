@@ -103,10 +103,6 @@ type Job struct {
 	// form of it, see [CallerMark].
 	Caller string
 
-	// FormerID is the id of the job before callers existed, if it differs. For one DedupeWindow after the bucket has started to distinguish callers,
-	// it counts as the job's id too. It is not stored.
-	FormerID string
-
 	// Identity is the identity of the enqueuing caller, for the limits. It is not stored.
 	Identity admission.Identity
 }

@@ -107,7 +107,7 @@ type Dissent struct {
 
 // Authorship names the writer of a bucket's settings, with their last changes and the processes that have other settings.
 type Authorship struct {
-	By          string           // the process that wrote them; "": none, or one of an older version
+	By          string           // the process that wrote them, "" none
 	At          time.Time        // when that process started or reloaded; zero: unknown
 	Provisional bool             // that process is read-only, not authoritative: the next dispatcher replaces its settings
 	Changes     []SettingsChange // including those of its pool, the newest first; at most 20 of each

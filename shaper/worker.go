@@ -126,6 +126,10 @@ func (a *Attempt) Now() time.Time {
 // Slot returns the instant of the permit on this process's clock.
 func (a *Attempt) Slot() time.Time { return a.slot }
 
+// IsVoid reports whether the permit of the attempt is void. After the departure, a worker calls it before it resends a request that the downstream
+// did not process.
+func (a *Attempt) IsVoid() bool { return time.Since(a.slot) > a.ttl }
+
 // Depart marks the departure. Call it once, with the connection ready, right before the first byte is sent. To keep departures even, it waits for
 // some intervals if late attempts depart just before. It returns [ErrLate] when the permit is void; then nothing may be sent.
 func (a *Attempt) Depart() error {

@@ -13,11 +13,8 @@ import (
 )
 
 // wantNews holds that flows that were disabled still are, that hooks hear of it, and that the attempts of a dead letter are known.
-func wantNews(t *testing.T, all actors, fates map[string]string, heard []string) {
+func wantNews(t *testing.T, all actors, heard []string) {
 	t.Helper()
-	if fates["flows/gone1"] == "" { // of data that knows nothing of it
-		return
-	}
 	for bucket, flow := range map[string]operator.Flow{
 		"flows": all.operator.Bucket("flows").Flow("f-gone"), "groups": all.operator.Bucket("groups").Group("g").Flow("f-gone"),
 	} {
@@ -44,11 +41,8 @@ func wantNews(t *testing.T, all actors, fates map[string]string, heard []string)
 }
 
 // wantAnswers holds that results are still there, and that callbacks are told.
-func wantAnswers(t *testing.T, all actors, fates map[string]string, heard []string) {
+func wantAnswers(t *testing.T, all actors, heard []string) {
 	t.Helper()
-	if fates["plain/once1"] == "" { // of data that knows nothing of them
-		return
-	}
 	result, err := all.producer.Result(t.Context(), "plain", "done1")
 	if err != nil || result.State != shaper.StateDone || result.Answer == nil || string(result.Answer.Body) != "answer\n" || result.Answer.Headers["X-Of"][0] != "done1" {
 		t.Errorf("the result of plain/done1 is %+v: %v", result, err)
@@ -63,11 +57,8 @@ func wantAnswers(t *testing.T, all actors, fates map[string]string, heard []stri
 }
 
 // wantHours holds that schedules are still there, that drains go on, and that jobs that left together have come back together.
-func wantHours(t *testing.T, all actors, fates map[string]string) {
+func wantHours(t *testing.T, all actors) {
 	t.Helper()
-	if fates["hours/done1"] == "" { // of data that knows nothing of them
-		return
-	}
 	info, err := all.operator.Schedule("nightly").Info(t.Context())
 	if err != nil || info.Cron != "0 3 * * *" || info.Bucket != "plain" {
 		t.Errorf("the schedule is %+v: %v", info, err)

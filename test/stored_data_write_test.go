@@ -1,10 +1,13 @@
 package test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +16,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/operator"
 )
 
-// writeDump has a program leave one of every shape behind, and is that which was used for the dumps.
+// writeDump runs a program that stores data of every shape, and writes its keys to a file, one a line.
 func writeDump(t *testing.T, file string) {
 	store := newBubbleStore(t)
 	hang := make(chan struct{})
@@ -137,7 +140,27 @@ func writeDump(t *testing.T, file string) {
 	stop()
 	must(<-stopped)
 	all.producer.Close() // it still waits for an answer
-	text, err := json.MarshalIndent(d, "", " ")
-	must(err)
-	must(os.WriteFile(file, append(text, '\n'), 0o600))
+	must(os.WriteFile(file, d.text(t), 0o600))
+}
+
+// text returns the dump as JSON, one key a line: a change of one key is one line of a diff.
+func (d *dump) text(t *testing.T) []byte {
+	keys := d.Keys
+	head := *d
+	head.Keys = nil
+	text, err := json.Marshal(head)
+	text = bytes.TrimSuffix(text, []byte("null}")) // Keys is the last field
+	text = append(text, '{')
+	for i, key := range slices.Sorted(maps.Keys(keys)) {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		line, wrong := json.Marshal(map[string]*storedAsText{key: keys[key]})
+		err = errors.Join(err, wrong)
+		text = append(append(text, '\n'), line[1:len(line)-1]...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, "\n}}\n"...)
 }

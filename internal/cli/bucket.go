@@ -25,6 +25,7 @@ run. All processes obey at once, and after every restart.`,
   dispatcher bucket set webhooks --rate 20/s
   dispatcher bucket release webhooks
   dispatcher bucket list --diff`,
+		SuggestFor: []string{"drain"}, // was a command of its own
 	}, a.bucketListCommand(), a.bucketShowCommand(), a.bucketWhyCommand(), a.bucketHistoryCommand(), a.bucketTimetableCommand(), a.bucketPauseCommand(), a.bucketResumeCommand(), a.bucketReleaseCommand(),
 		a.bucketDrainCommand(), a.bucketSetCommand(), a.bucketResetCommand(), a.bucketPurgeCommand()))
 }

@@ -26,13 +26,6 @@ type drainFlags struct {
 	watch            bool
 }
 
-// formerDrainCommand returns the command under its previous name, which still works.
-func (a *invocation) formerDrainCommand() *cobra.Command {
-	cmd := a.serverFlags(a.bucketDrainCommand())
-	cmd.Hidden = true
-	return cmd
-}
-
 func (a *invocation) bucketDrainCommand() *cobra.Command {
 	var flags drainFlags
 	cmd := a.jsonFlag(&cobra.Command{

@@ -43,7 +43,7 @@ manual = true
 	s.enqueue(t, "webhooks", "a")
 	s.run(t, "dispatcher bucket show webhooks").want(t, 0, "hours       closed until an operator drains it")
 	s.run(t, "dispatcher bucket drain nosuch").want(t, 4, `unknown bucket "nosuch"`)
-	s.run(t, "dispatcher drain nosuch").want(t, 4, `unknown bucket "nosuch"`) // as it was called before
+	s.run(t, "dispatcher drain nosuch").want(t, 2, `there is no command "drain"; did you mean "bucket"?`)
 	s.run(t, "dispatcher bucket drain webhooks --rate often").want(t, 2, `rate: rate "often": want a number and a period`)
 	s.run(t, "dispatcher bucket drain webhooks --max 0").want(t, 2, "--max 0: want 1 or more")
 	s.run(t, "dispatcher bucket drain webhooks --stop --watch").want(t, 2, "--stop goes with no other flag")

@@ -35,7 +35,7 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 	if err != nil {
 		return err
 	}
-	return a.printList(len(v.Processes), "no process tells that it runs: start one with `dispatcher run`; programs of versions before tell nothing", v, func(w io.Writer) {
+	return a.printList(len(v.Processes), "no process tells that it runs: start one with `dispatcher run`", v, func(w io.Writer) {
 		fmt.Fprintln(w, "PROGRAM\tHOST\tREVISION\tBUCKETS\tBUSY\tLATE\tSINCE\tLAST HEARD\tVERSION")
 		for i := range v.Processes {
 			p := &v.Processes[i]

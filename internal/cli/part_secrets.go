@@ -83,10 +83,7 @@ func (p *parts[N, V, P]) nameRemoved(cmd *cobra.Command, args []string, own *own
 				return err
 			}
 		}
-		switch count := known.Secrets; {
-		case count > 0 && len(known.SecretFingerprints) != count:
-			return fail(exitUsage, "--remove-secret: the server is of a version before, which removes no secrets: update it, or give all that are to stay as --secret")
-		case n < 1 || n > count:
+		if n < 1 || n > len(known.SecretFingerprints) {
 			return wrongUsage(cmd, "--remove-secret: %d: flow %s has %s of its own", n, quoted(args[1]), secretsText(known))
 		}
 		prints = append(prints, known.SecretFingerprints[n-1])

@@ -39,7 +39,7 @@ with --server by the API of a dispatcher.
   dispatcher bucket list --server http://127.0.0.1:8081
   dispatcher dead redrive webhooks --all
   dispatcher doctor                    # is this Redis fit to keep jobs?`,
-	}, a.initCommand(), a.dispatchCommand(), a.demoCommand(), a.sinkCommand(), a.statusCommand(), a.fleetCommand(), a.watchCommand(), a.auditCommand(), a.sessionCommand(), a.usageCommand(), a.bucketCommand(), a.formerDrainCommand(), a.poolCommand(), a.limitCommand(), a.groupCommand(), a.flowCommand(), a.jobCommand(), a.bundleCommand(), a.deadCommand(), a.scheduleCommand(), a.configCommand(), a.responseCommand(), a.doctorCommand(), a.webhookCommand(), a.keyCommand(), a.healthCommand(func(c *config.Config) string { return c.Dispatcher.Listen }), a.versionCommand())
+	}, a.initCommand(), a.dispatchCommand(), a.demoCommand(), a.sinkCommand(), a.statusCommand(), a.fleetCommand(), a.watchCommand(), a.auditCommand(), a.sessionCommand(), a.usageCommand(), a.bucketCommand(), a.poolCommand(), a.limitCommand(), a.groupCommand(), a.flowCommand(), a.jobCommand(), a.bundleCommand(), a.deadCommand(), a.scheduleCommand(), a.configCommand(), a.responseCommand(), a.doctorCommand(), a.webhookCommand(), a.keyCommand(), a.healthCommand(func(c *config.Config) string { return c.Dispatcher.Listen }), a.versionCommand())
 }
 
 // RunProducer runs the command line of the producer and returns the exit code.

@@ -43,7 +43,7 @@ func keys() []apikey.Key {
 // store is a fake that lets every job in.
 func store(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{bucket: buckets(t)[0], info: shaper.JobInfo{Owner: shaper.Owner{Before: true}}, cancelled: shaper.StateCancelled, headers: []string{"X-Tenant"}}
+	f := &fake{bucket: buckets(t)[0], info: shaper.JobInfo{Owner: shaper.Owner{Mark: shaper.CallerMark("enqueue")}}, cancelled: shaper.StateCancelled, headers: []string{"X-Tenant"}}
 	f.enqueue = func(context.Context) ([]shaper.Receipt, error) { return make([]shaper.Receipt, len(f.got)), nil }
 	return f
 }
@@ -292,7 +292,7 @@ func TestProducerOperatesOnlyIfAskedTo(t *testing.T) {
 func TestHeadersOfAJob(t *testing.T) {
 	t.Parallel()
 	f := store(t)
-	f.info = shaper.JobInfo{Owner: shaper.Owner{Before: true}, ID: "a", Bucket: "roomy", State: shaper.StateQueued, Enqueued: time.UnixMilli(1783228800000),
+	f.info = shaper.JobInfo{Owner: shaper.Owner{Mark: shaper.CallerMark("enqueue")}, ID: "a", Bucket: "roomy", State: shaper.StateQueued, Enqueued: time.UnixMilli(1783228800000),
 		Headers: map[string][]string{"X-Tenant": {"7"}, "X-Api-Key": {"canary"}}}
 	producer := httpapi.NewProducer(httpapi.ProducerConfig{Jobs: f, Keys: keys()})
 	for key, want := range map[string]string{"enqueue": "", "read": `"headers":{"X-Api-Key":["***"],"X-Tenant":["7"]}`, "admin": `"headers":{"X-Api-Key":["***"],"X-Tenant":["7"]}`} {

@@ -21,7 +21,7 @@ type resulting struct {
 }
 
 func (s *resulting) Result(_ context.Context, bucket, id string) (shaper.JobResult, error) {
-	return shaper.JobResult{ID: id, Bucket: bucket, State: shaper.StateDone, Owner: shaper.Owner{Before: true}, Answer: &shaper.Answer{Status: 200, Body: s.body}}, nil
+	return shaper.JobResult{ID: id, Bucket: bucket, State: shaper.StateDone, Owner: shaper.Owner{Mark: shaper.CallerMark("enqueue")}, Answer: &shaper.Answer{Status: 200, Body: s.body}}, nil
 }
 
 // unread is a client that reads nothing of its answer until release.

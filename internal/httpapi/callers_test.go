@@ -150,11 +150,11 @@ func TestIdempotencyKeysAreTheirCallers(t *testing.T) {
 	}
 	// A chosen id is another thing, and both may be given if they are the same.
 	api.as("b", "POST", slowJobs, `{"id":"order-1","flow":"f","payload":{"chosen":1}}`, "Idempotency-Key", "order-1").want(202, "").has("id", "order-1")
-	// A program without callers had it under the plain id.
+	// So is an id that a program of the library has chosen.
 	must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "slow", ID: "order-2", Flow: "f", Payload: []byte("{}")}))(t)
-	plain := post("a", "order-2", body).want(202, "")
-	plain.has("id", "order-2")
-	plain.has("duplicate", true)
+	if plain := post("a", "order-2", body).want(202, ""); plain.json["id"] == "order-2" || plain.json["duplicate"] == true {
+		t.Errorf("beside a job of a program: %s", plain.text)
+	}
 }
 
 // The ids of this program are not for callers, with keys and without.
@@ -176,19 +176,6 @@ func TestReservedIDs(t *testing.T) {
 		if err != nil || receipts[0].Refusal != nil {
 			t.Errorf("the library with %s: %+v, %v", id, receipts, err)
 		}
-	}
-}
-
-// A client that waits is told of the job that a program without callers let in.
-func TestWaitForTheJobOfAProgramWithoutCallers(t *testing.T) {
-	t.Parallel()
-	api, client := tenants(t)
-	const payload = `{"Status":200,"Body":"once"}`
-	before, err := client.Do(t.Context(), shaper.Job{Bucket: "kept", ID: "order", Flow: "f", Payload: []byte(payload)})
-	must.OK(t, err)
-	got := api.as("a", "POST", keptJobs, `{"flow":"f","payload":`+payload+`}`, "Idempotency-Key", "order", "Prefer", "wait=30").want(200, "")
-	if got.json["id"] != "order" || got.json["enqueued_at"] != before.Enqueued.UTC().Format(time.RFC3339Nano) && got.json["body"] != "once" {
-		t.Errorf("waited for %s", got.text)
 	}
 }
 

@@ -85,10 +85,8 @@ func (p *producer) complete(job *shaper.Job, err error, sender sender, bucket *s
 	}
 	if job.ID == "" && key != "" {
 		job.ID = key
-		if isID := shaper.ValidID(key); sender.caller != "" || !isID { // such as a key with a blank
-			if job.ID = shaper.KeyedID(bucket.Name, sender.caller, key); isID {
-				job.FormerID = key
-			}
+		if sender.caller != "" || !shaper.ValidID(key) { // such as a key with a space
+			job.ID = shaper.KeyedID(bucket.Name, sender.caller, key)
 		}
 	}
 	job.Bucket, job.Caller = bucket.Name, sender.caller

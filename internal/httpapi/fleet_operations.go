@@ -55,7 +55,7 @@ var (
 		Commands: []string{"fleet", "status"},
 		Summary:  "List the processes that run, and what leaves buckets",
 		Description: `Each process tells every five seconds that it lives, and what it counts. One that stops leaves at once, and one that was killed within 15
-seconds. Processes of versions before tell nothing.`,
+seconds.`,
 	}
 
 	ShowHistory = &Operation[BucketName, *History]{

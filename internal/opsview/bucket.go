@@ -94,7 +94,7 @@ type Bucket struct {
 	// Settings that differ from the configuration of this process or of another running one, also of the bucket's pool.
 	Differences []Difference `json:"differences"`
 
-	// The process that wrote the effective settings. Absent if none has, or an older version wrote them.
+	// The process that wrote the effective settings. Absent if none has.
 	Written *Written `json:"written,omitempty"`
 
 	// The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none, and in a

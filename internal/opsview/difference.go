@@ -170,7 +170,7 @@ func (d *Difference) explain(overrides []operator.Override, name shaper.Setting,
 
 // otherConfiguration explains a setting that differs from the configuration here without an override: it names the writer of the effective value.
 func otherConfiguration(inForce, here int64, author shaper.Authorship, now time.Time) string {
-	why := "an older program, which does not name itself, wrote what is in force"
+	why := "another configuration is in force"
 	switch {
 	case author.Provisional:
 		why = author.By + " made it, which does not own it: a dispatcher replaces it"

@@ -68,8 +68,7 @@ function batch.close(ending, riders)
   end
 end
 
--- Removes members without a lease, if they are among the oldest: a program without batches has taken their leases back, or
--- they were deleted by hand. Returns their number.
+-- Removes members without a lease, if they are among the oldest: their leases were deleted by hand. Returns their number.
 function batch.repair(leases, riders)
   local ids, gone = redis.call('ZRANGE', riders, 0, batch.LOOKS - 1), {}
   if #ids == 0 then return 0 end

@@ -11,7 +11,7 @@
 -- replaces that count. A count is negative if that end is counted first.
 --
 -- A caller has at most as many bundles as it leaves free: a single caller gets half of MOST, two callers 33 % each. Bundles
--- without a caller are limited only by MOST. Programs without shares add no entry to bundle_callers, and remove none.
+-- without a caller are limited only by MOST.
 
 --#include lib/callbacks.lua
 --#include lib/callers.lua

@@ -4,8 +4,8 @@
 --
 --   callbacks        zset  name -> when to hand it out, by the server's clock, microseconds
 --   callback_texts   hash  name -> text
---   callback_counts  hash  "f" and a flow, "g" and a group -> its number of callbacks; in a bucket with flows. Programs that do not count
---                    callbacks make it wrong, until no callback is left
+--   callback_counts  hash  "f" and a flow, "g" and a group -> its number of callbacks; in a bucket with flows. It is
+--                    removed with the last callback
 --
 -- The name is "at epoch id": when the job ended, microseconds, the number of its claims, and its id. So a dead letter that is
 -- redriven and dies again has two. The text is "first LF second LF body":

@@ -1,17 +1,13 @@
 -- callers.lua: the caller of a job. It is stored as seven letters with the job (see codec.lua). Once the job has
 -- ended, six digits replace the microseconds at the end of its dedupe window, which thus ends up to two seconds later. A leading 0
--- marks a number with a caller. Programs without callers read both like any others.
+-- marks a number with a caller.
 --
--- A job has no caller if a schedule, a hook, a callback or a program of the library enqueued it, or if it was enqueued before
--- callers were introduced. The field callers of the settings separates the two, "from till":
---   from  jobs without a caller from before that time belong to all callers, until they end
---   till  until then a program without callers may have admitted a job under the caller's own id, so a job without
---         a caller may be the same job. A job with another id leaves a mark under that id in seen, with the state NAMED
+-- A job has no caller if a schedule, a hook, a callback or a program of the library enqueued it. No caller may use its id.
 
 --#include lib/codec.lua
 --#include lib/codes.lua
 
-local callers = { MARK = 13, NAMED = '1' }
+local callers = { MARK = 13 }
 
 -- Returns the digits of a caller, by its letters.
 function callers.digits(letters)
@@ -37,27 +33,16 @@ function callers.of(sealed) return string.match(sealed, '^.............%d+~?%d*(
 -- Returns the letters of a caller behind the mark of a job (see codec.mark), nil none.
 function callers.letters(mark) return mark and #mark > callers.MARK and string.sub(mark, callers.MARK + 1) or nil end
 
--- Returns since when jobs without a caller belong to nobody, and until when one may be a caller's job, by the settings.
-function callers.times(conf)
-  local from, till = string.match(redis.call('HGET', conf, 'callers') or '', '^(%d+) (%d+)$')
-  return tonumber(from or math.huge), tonumber(till or math.huge)
-end
-
--- Returns whether an existing job may belong to a caller (its letters), by the body.
-function callers.is_same(body, letters, conf, now)
+-- Returns whether an existing job may belong to a caller (its letters), by the body. A job without a caller may repeat any job.
+function callers.is_same(body, letters)
   if letters == '' then return true end
-  local came, owner = string.match(body, '^%S+ (%d+) .............%d+~?%d*(%a*)')
-  if not came or owner == letters then return true end
-  local from, till = callers.times(conf)
-  return owner == '' and (now < till or tonumber(came) < from)
+  local owner = string.match(body, '^%S+ %d+ .............%d+~?%d*(%a*)')
+  return not owner or owner == letters
 end
 
 -- Returns the same for an ended job, by its text in seen.
-function callers.was_same(settled, letters, conf, now)
-  if letters == '' then return true end
-  local owner = callers.ended(settled)
-  if owner ~= '' then return owner == callers.digits(letters) end
-  return now < select(2, callers.times(conf))
+function callers.was_same(settled, letters)
+  return letters == '' or callers.ended(settled) == callers.digits(letters)
 end
 
 -- Returns the digits of the caller of an ended job, '' none.
@@ -65,36 +50,18 @@ function callers.ended(settled) return string.byte(settled, callers.MARK) == 48 
 
 -- Decides about a job whose id is known: existing is the body of that job, ended its text in seen. Returns the code, and the
 -- state of a duplicate that has ended; nil if the id is free again.
-function callers.known(existing, ended, sealed, fingerprint, conf, now)
+function callers.known(existing, ended, sealed, fingerprint, now)
   local print_of, state, ends
   if existing then
     print_of = string.match(existing, '^%-?%d+ %d+ (...........)')
   else
     print_of, state, ends = codec.seen(ended)
-    if ends <= now or state == callers.NAMED then return nil end
+    if ends <= now then return nil end
   end
   local is_same = existing and callers.is_same or callers.was_same
-  if not is_same(existing or ended, callers.of(sealed), conf, now) then return codes.ID_TAKEN end
+  if not is_same(existing or ended, callers.of(sealed)) then return codes.ID_TAKEN end
   if print_of ~= fingerprint then return codes.ID_REUSED end
   return codes.DUPLICATE, tonumber(state)
-end
-
--- Returns the job that a program without callers admitted under another id: its body, its text in seen, or nil.
-function callers.former(body, seen, id, now)
-  local job = redis.call('HGET', body, id)
-  if job then return string.match(job, '^%S+ %S+ .............%d+~?%d*(%a*)') == '' and job or nil, nil end
-  local settled = redis.call('HGET', seen, id)
-  if not settled or string.sub(settled, 12, 12) == callers.NAMED or callers.ended(settled) ~= '' then return nil, nil end
-  return nil, tonumber(string.sub(settled, callers.MARK)) > now and settled or nil
-end
-
--- For one dedupe window, makes programs without callers recognize a job with another id: fingerprint and letters are of the job.
-function callers.name(conf, body, seen, seen_window, id, fingerprint, letters, now)
-  local window, settled = tonumber(redis.call('HGET', conf, 'dedupe_window') or 0), redis.call('HGET', seen, id)
-  if window <= 0 or redis.call('HEXISTS', body, id) == 1 or settled and tonumber(string.sub(settled, callers.MARK)) > now then return end
-  redis.call('HSET', seen, id, fingerprint .. callers.NAMED .. string.format('0%d', math.floor((now + window) / 1000000) + 1)
-    .. callers.digits(letters))
-  redis.call('RPUSH', seen_window, id)
 end
 
 return callers

@@ -9,7 +9,7 @@
 --          with the same M agree in everything that a batch needs (see batch.lua). A job with "=!" is sent alone. Behind that "$" and its
 --          reservation of budgets (see reservation.lua), ">" if another process than a dispatcher sends it, and "&" if it is in a bundle
 --          (see bundle.lua), "&&" if it was redriven since, preceded by "." if its end is reported to no URL: then = is there in any
---          case. A ~ always precedes the letters and the =, for programs that know neither.
+--          case. A ~ always precedes the letters and the =.
 --   meta   "state epoch attempts lost crashes claim last", of a job that was claimed once
 --   seen   "fingerprint, state, end of its dedupe window", of an id that ended: 11 characters, one, and a number;
 --          with a caller, the number begins with 0 and ends with six digits of the caller (see callers.lua)

@@ -47,9 +47,9 @@ local codes = {
   REDRIVE_DISABLED = 6,
 
   -- The result of configure.lua: written, or equal; other settings are effective; a newer schema is; the bucket holds jobs and would change
-  -- its levels; the bucket has moved away; the data is of schema 1, and not empty; the caller does not own the settings, which stay.
+  -- its levels; the bucket has moved away; the caller does not own the settings, which stay.
   CONFIGURE_WRITTEN = 0, CONFIGURE_OBEYS = 1, CONFIGURE_NEWER_SCHEMA = 2, CONFIGURE_OTHER_FLOWS = 3, CONFIGURE_LEFT = 4,
-  CONFIGURE_OLD_DATA = 5, CONFIGURE_EXISTS = 6,
+  CONFIGURE_EXISTS = 5,
 }
 
 return codes

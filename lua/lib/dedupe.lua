@@ -12,9 +12,8 @@
 -- moves to the end of the list.
 --
 -- Above dedupe_max the callers with the most ids lose their oldest ones: so no caller can push out the ids of others. The field
--- seen_of:<digits> of …:count is the number of a caller's ids (see owned.lua) that end at seen_from or later: "number number" for the
--- two lists, from when this program began to count. Ids of older programs are dropped by their age. An id that stays although it is the
--- oldest moves to the end of its list, before the last one: the last one ends last (see relocate.lua).
+-- seen_of:<digits> of …:count is the number of a caller's ids (see owned.lua). An id that stays although it is the oldest moves to the
+-- end of its list, before the last one: the last one ends last (see relocate.lua).
 
 --#include lib/callers.lua
 --#include lib/codec.lua
@@ -45,33 +44,12 @@ function dedupe.is_free(id, ended)
   return is_of_proxy(id) and string.sub(ended, 12, 12) ~= codec.DONE
 end
 
--- Returns from which end of its window on an id of a list counts for its caller.
-local function counted_from(d, n)
-  if not d.from then
-    d.stored_from = redis.call('HGET', d.count, 'seen_from')
-    local first, second = string.match(d.stored_from or '', '^(%d+) (%d+)$')
-    local window_ends, minute_ends = unpack(d.ends)
-    d.from = { tonumber(first or window_ends), tonumber(second or minute_ends) }
-  end
-  return d.from[n]
-end
-
--- Returns the digits of the caller for whom an id of a list counts, by its text in seen; nil for none.
-local function owner_of(d, n, stored)
-  if tonumber(string.sub(stored, 13)) < counted_from(d, n) or string.sub(stored, 12, 12) == callers.NAMED then return nil end
-  return callers.ended(stored)
-end
-
 local function count_for(d, digits, by)
   if digits then d.of[digits] = (d.of[digits] or 0) + by end
 end
 
 -- Writes the counts.
 local function write_counts(d)
-  if d.from and not d.stored_from and d.window > 0 then
-    d.stored_from = string.format('%d %d', unpack(d.from))
-    redis.call('HSET', d.count, 'seen_from', d.stored_from)
-  end
   for digits, by in pairs(d.of) do
     if by ~= 0 then owned.add(d.count, dedupe.OF, digits, by) end
   end
@@ -95,7 +73,7 @@ function dedupe.add(d, id, mark, code)
   fields[at + 1], fields[at + 2] = id, stored
   if has_entry then return end
   ids[#ids + 1] = id
-  count_for(d, owner_of(d, n, stored), 1)
+  count_for(d, callers.ended(stored), 1)
 end
 
 -- Moves the head of a list to its end, if it ends later than the id behind it.
@@ -123,7 +101,7 @@ local function forget(d, nth, most)
     if stored and tonumber(string.sub(stored, 13)) > d.now then break end
     if stored then
       gone[#gone + 1] = ids[i]
-      count_for(d, owner_of(d, nth, stored), -1)
+      count_for(d, callers.ended(stored), -1)
     end
     n = i
   end
@@ -144,7 +122,7 @@ local function make_room(d, nth, excess, all, level)
   while gone < excess and looked < looks do
     local ids, forgotten, stay = redis.call('LRANGE', list, 0, math.min(excess - gone, looks - looked) - 1), {}, {}
     for i, stored in ipairs(redis.call('HMGET', d.seen, unpack(ids))) do
-      local owner = stored and owner_of(d, nth, stored) or nil
+      local owner = stored and callers.ended(stored) or nil
       if owner and level and (all[owner] or 0) <= level then
         stay[#stay + 1] = ids[i]
       else

@@ -2,13 +2,12 @@
 -- or checks whether there is room for more, includes it.
 --
 -- A dead letter counts with the lengths of its id, body, meta and attempts. Their sum is dead_bytes of …:count.
--- A counter may be lost, or missing in older data. So dlq.audit sums up all dead letters again, a chunk at
+-- Redis may lose a counter. So dlq.audit sums up all dead letters again, a chunk at
 -- a time in the order of their deaths. dead_walk of …:count holds its progress, "time bytes". add and remove
 -- change that sum too, so that it is exact at the end.
 --
 -- dead_of:<digits> and dead_bytes_of:<digits> of …:count are the number of dead letters of a caller (see callers.lua; no digits: jobs
--- without a caller), and their bytes. Dead letters of older programs count for nobody. Wrong counts end when the bucket has no dead
--- letters.
+-- without a caller), and their bytes. Wrong counts end when the bucket has no dead letters.
 
 --#include lib/callers.lua
 --#include lib/codes.lua
@@ -80,8 +79,7 @@ function dlq.remove(dead, body, meta, tried, count, id, mark)
   charge(count, caller_of(mark), -1, -bytes)
 end
 
--- Returns the bounds of the bucket on dead letters and on their bytes; math.huge without a bound, as in older
--- settings.
+-- Returns the bounds of the bucket on dead letters and on their bytes; math.huge without a bound.
 function dlq.bounds(capacity, most, bytes)
   most, bytes = tonumber(most), tonumber(bytes)
   if most == 0 then most = 10 * capacity end

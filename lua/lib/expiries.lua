@@ -3,8 +3,7 @@
 --   expiries  zset  id -> when the job expires, by the server's clock, microseconds; only of jobs that expire
 --
 -- The body of a job has its expiry (see codec.lua); an entry is a hint to check it. Scripts that end a job remove its entry,
--- or leave that to expire.lua. Jobs of programs without expiries have no entry: they become dead letters when a claim finds
--- them. The field expires of the settings shows whether there was ever an entry.
+-- or leave that to expire.lua. The field expires of the settings shows whether there was ever an entry.
 
 --#include lib/in_chunks.lua
 

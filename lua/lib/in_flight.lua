@@ -2,23 +2,22 @@
 -- from the time that a delivery may take. It rises here if an operator overrides the rate or the burst, and falls back afterwards.
 --
 -- Fields of the settings:
---   in_flight_rule  "time number": the time in microseconds, and the number that the configuration computed; "" if it sets the number
+--   in_flight_rule  the time that a delivery may take, microseconds; "" if the configuration sets the number
 --   max_in_flight, own:max_in_flight, set:max_in_flight  as for any override (see control.lua). A raised number has no "set:".
 
 local in_flight = {
   MOST = 100000000,
 }
 
--- Adapts max_in_flight to the present settings. An operator's own max_in_flight stays. A program of an older version leaves the
--- rule as it is, and writes another number: then the rule does not count. Returns the number before and after, nil if it stays.
+-- Adapts max_in_flight to the present settings. An operator's own max_in_flight stays. Returns the number before and after, nil if it
+-- stays.
 function in_flight.follow(conf)
-  local rule, now, kept, set, count, per, burst, fast, large = unpack(redis.call('HMGET', conf, 'in_flight_rule', 'max_in_flight',
+  local time, now, kept, set, count, per, burst, fast, large = unpack(redis.call('HMGET', conf, 'in_flight_rule', 'max_in_flight',
     'own:max_in_flight', 'set:max_in_flight', 'rate_count', 'rate_per', 'burst', 'own:rate_count', 'own:burst'))
   if set or not now then return end
   local own = kept or now
-  local time, number = string.match(rule or '', '^(%d+) (%d+)$')
   local want = tonumber(own)
-  if number == own and (fast or large) then
+  if (time or '') ~= '' and (fast or large) then
     want = math.min(math.max(want, tonumber(burst), math.ceil(count * time / per)), in_flight.MOST)
   end
   local after = own

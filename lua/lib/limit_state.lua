@@ -1,5 +1,5 @@
 -- limit_state.lua: reads a state again that could not be read, if it belongs to the caller's rule. Otherwise another rule has written it,
--- and it is worth nothing: a string, a log, or a sorted set of a program that kept logs in these. Anything else is an error.
+-- and it is worth nothing: a string, or a log. Anything else is an error.
 
 local limit_state = { ENTRY = '^(%d+):%d+:(%d+):(%d+)$' } -- of a log, see sliding_window_log.lua
 
@@ -8,7 +8,7 @@ local function is_log(key, kind) return kind == 'list' and string.find(redis.cal
 -- own: the type of the rule's states. Returns nil if it is the state of another rule.
 function limit_state.again(own, command, key, ...)
   local kind = redis.call('TYPE', key).ok
-  if kind ~= own and (kind == 'string' or kind == 'zset' or is_log(key, kind)) then return nil end
+  if kind ~= own and (kind == 'string' or is_log(key, kind)) then return nil end
   return redis.call(command, key, ...)
 end
 

@@ -12,8 +12,8 @@
 --   flows    hash  id -> "time flow": when the result was stored, and the path of its flow (see flow.lua)
 --   order    zset  all of score 0, "length:flow time id": length counts the bytes of the path, and time has 16 digits
 --   shares   zset  "n" flow -> number of results of the flow, negated; "b" flow -> their bytes, negated
--- Results without a caller in a bucket without flows, and results older than the shares, have none: while they are more than those of
--- any flow, the first ones to end make room.
+-- Results without a caller in a bucket without flows have none: while they are more than those of any flow, the first ones to end make
+-- room.
 --
 -- A result that a process waits for is stored even if the bucket keeps none: for WAITS, and for READ once the process has read it. It is
 -- not removed at once, as the reply may be lost, the caller may ask again, and another process may wait for the same job. A message on a
@@ -27,11 +27,9 @@ local results = {
   STEPS = 200, -- times that a run checks which flow has the most
   WAITS = 30000000, -- microseconds that a result waits for the process that needs it
   READ = 5000000, -- the same, after that process has read it
-  MAX = 10000, -- for buckets whose settings are older than results; see DefaultResultSettings of result.go
-  BYTES = 67108864,
 }
 
--- Returns the bytes of a result; 0 if a program without shares has dropped it.
+-- Returns the bytes of a result; 0 if there is none.
 local function size(hash, id)
   local length = redis.call('HSTRLEN', hash, id)
   return length > 0 and #id + length or 0
@@ -41,7 +39,7 @@ end
 -- ends, count, flows, order and shares; a script that drops none needs only the first three.
 function results.open(retention, max, bytes, now, keys)
   local hash, ends, count, flows, order, shares = unpack(keys, 1, 6)
-  return { retention = tonumber(retention or 0), max = tonumber(max or results.MAX), bytes = tonumber(bytes or results.BYTES),
+  return { retention = tonumber(retention or 0), max = tonumber(max), bytes = tonumber(bytes),
     hash = hash, ends = ends, count = count, flows = flows, order = order, shares = shares, now = now }
 end
 

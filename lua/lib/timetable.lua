@@ -10,9 +10,9 @@
 -- A bucket without the field is open at all times.
 --
 -- Two fields of the pace belong to it:
---   window  "opened emptied 0 0 0 0 each", of the last window: its opening; 1 if it was closed because the bucket was empty; four zeros for
---           programs of earlier versions, which keep a plan there; in a bucket with batches the recent average of jobs per request, in
---           thousandths, measured while more jobs waited or in a bucket with flows
+--   window  "opened emptied each", of the last window: its opening; 1 if it was closed because the bucket was empty; in a bucket with
+--           batches the recent average of jobs per request, in thousandths, measured while more jobs waited or in a bucket with flows,
+--           else 0
 --   drain   "state id since count per most gone until_empty ended by", of the last drain of an operator: see timetable.RUNNING; its rate
 --           if slower, else both 0; the maximum number of jobs to send, 0 any number; the number sent; whether it ends when
 --           the bucket is empty; when it ended; its author
@@ -34,8 +34,8 @@ local timetable = {
 
 
 local function read_window(stored)
-  local opened, emptied, each = string.match(stored or '', '^(%d+) (%d) %d %d+ %d+ %d+ ?(%d*)$')
-  return { opened = tonumber(opened or 0), emptied = tonumber(emptied or 0), each = tonumber(each or '') or 0 }
+  local opened, emptied, each = string.match(stored or '', '^(%d+) (%d) (%d+)$')
+  return { opened = tonumber(opened or 0), emptied = tonumber(emptied or 0), each = tonumber(each or 0) }
 end
 
 -- Parses a drain, nil if there was none.
@@ -274,8 +274,7 @@ end
 function timetable.write(times, pace)
   if not times.changed then return end
   local w = times.window
-  local each = w.each > 0 and string.format(' %d', w.each) or '' -- programs of an older version do not know it
-  redis.call('HSET', pace, 'window', string.format('%d %d 0 0 0 0', w.opened, w.emptied) .. each)
+  redis.call('HSET', pace, 'window', string.format('%d %d %d', w.opened, w.emptied, w.each))
   if times.drain then redis.call('HSET', pace, 'drain', timetable.write_drain(times.drain)) end
 end
 

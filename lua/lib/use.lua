@@ -74,9 +74,9 @@ local function text(stored, sum)
   return string.format('%.0f %.0f %.0f', (calls or 0) + sum.calls, (input or 0) + sum.input, (output or 0) + sum.output)
 end
 
--- Returns the number of rows in a field. A hash from a program without such counts has rows of the first level.
+-- Returns the number of rows in a field.
 local function rows_in(rows, key, field)
-  rows[field] = rows[field] or tonumber(redis.call('HGET', key, field)) or field == '#1' and redis.call('HLEN', key) or 0
+  rows[field] = rows[field] or tonumber(redis.call('HGET', key, field) or 0)
   return rows[field]
 end
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// deliverBatch makes the worker deliver jobs as a batch. Jobs with a hash collision, or stored by an older program, may not agree: they are returned.
+// deliverBatch makes the worker deliver jobs as a batch. Jobs with a hash collision may not agree: they are returned.
 func (v *deliverer) deliverBatch(ctx context.Context, jobs request) []shaper.Outcome {
 	worker, ok := (*v.worker.Load()).(shaper.BatchWorker)
 	outcomes := jobs.returned("no_company")

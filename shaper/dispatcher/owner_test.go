@@ -11,37 +11,26 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// All data is lost under a dispatcher that runs, and a producer with an old file comes first, or a program that marks nothing. The dispatcher
-// puts its own settings back, and delivers what came meanwhile.
+// All data is lost under a dispatcher that runs, and a producer with an old file comes first. The dispatcher writes its own settings again, and
+// delivers the jobs that came meanwhile.
 func TestSettingsComeBackUnderADispatcher(t *testing.T) {
 	t.Parallel()
-	for what, marked := range map[string]bool{"a producer": true, "a program of an older version": false} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			b := rig.Bucket("b", 20)
-			b.Limits = []admission.Limit{{Name: "l", Limit: rig.Rate("500/h")}}
-			w := rig.NewWorld(t, b)
-			conn := w.Server.Client()
-			conf := func(field string) string { return conn.HGet(t.Context(), store.BucketKeys("b").Conf(), field).Val() }
-			stop := dispatch(w, shaper.WorkerFunc(w.Note), nil)
-			until(t, func() bool { return conf("owned") == "1" })
-			old := rig.Bucket("b", 2000)
-			old.Revision = 7
-			if !marked {
-				old.Revision = 0
-			}
-			must.OK(t, conn.FlushAll(t.Context()).Err())
-			client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{old}}))(t)
-			must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}))(t)
-			if !marked {
-				conn.HDel(t.Context(), store.BucketKeys("b").Conf(), "owned", "by", "started")
-			}
-			until(t, func() bool { return conf("owned") == "1" && conf("rate_count") == "20" && conf("limits") != "[]" })
-			w.Submit("second")
-			w.Await(2)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
-		})
+	b := rig.Bucket("b", 20)
+	b.Limits = []admission.Limit{{Name: "l", Limit: rig.Rate("500/h")}}
+	w := rig.NewWorld(t, b)
+	conn := w.Server.Client()
+	conf := func(field string) string { return conn.HGet(t.Context(), store.BucketKeys("b").Conf(), field).Val() }
+	stop := dispatch(w, shaper.WorkerFunc(w.Note), nil)
+	until(t, func() bool { return conf("owned") == "1" })
+	old := rig.Bucket("b", 2000)
+	old.Revision = 7
+	must.OK(t, conn.FlushAll(t.Context()).Err())
+	client := must.Get(rig.NewActors(producer.Config{Redis: conn, Buckets: []shaper.Bucket{old}}))(t)
+	must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "first", Payload: []byte("x")}))(t)
+	until(t, func() bool { return conf("owned") == "1" && conf("rate_count") == "20" && conf("limits") != "[]" })
+	w.Submit("second")
+	w.Await(2)
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }

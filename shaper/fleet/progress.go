@@ -63,7 +63,7 @@ func (p *progress) add(is, before *metrics.Totals, now time.Time) {
 	p.reason = is.Reason
 }
 
-// progressMark separates the counters of a bucket from its progress. Programs without progress read what is before the mark.
+// progressMark separates the counters of a bucket from its progress.
 const progressMark = " | "
 
 // text returns "last reason slot...". The numbers of a slot are joined by commas, an empty slot is "-", and trailing empty slots are omitted.

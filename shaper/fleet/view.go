@@ -128,7 +128,7 @@ func (s *Snapshot) read(p *Process, texts map[string]string) {
 			s.addRefused(limit, at, text)
 			continue
 		}
-		text, outcomes, hasProgress := strings.Cut(text, progressMark)
+		text, outcomes, _ := strings.Cut(text, progressMark)
 		var n []int64
 		for word := range strings.FieldsSeq(text) {
 			one, err := strconv.ParseInt(word, 10, 64)
@@ -139,13 +139,7 @@ func (s *Snapshot) read(p *Process, texts map[string]string) {
 		}
 		const numbers = 5
 		if len(n) >= numbers {
-			t := told{Counts: Counts{n[0], n[1], n[2], n[3]}, slot: n[4], slots: n[numbers:], progress: parseProgress(outcomes)}
-			if !hasProgress { // a version without progress: only its departures are known
-				for i, departed := range t.slots[:min(len(t.slots), Slots)] {
-					t.progress.slots[i].succeeded = departed
-				}
-			}
-			p.counts[name] = t
+			p.counts[name] = told{Counts: Counts{n[0], n[1], n[2], n[3]}, slot: n[4], slots: n[numbers:], progress: parseProgress(outcomes)}
 		}
 	}
 	p.Buckets = len(p.counts)

@@ -16,8 +16,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// A flow is redriven by its own letters, however many others there are. Letters that a version before left are found, too: nothing
-// but the letters themselves tells of them.
+// A flow is redriven by its own dead letters, however many others there are. The index is built from the dead letters alone.
 func TestRedriveDisabledLooksAtItsOwn(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client()

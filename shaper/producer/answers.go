@@ -104,12 +104,6 @@ func (l *answers) await(a *Awaited, bucket, id string) {
 	}
 }
 
-// follow waits for the job of another id instead: the same job, enqueued by a program without support for callers.
-func (a *Awaited) follow(id string) {
-	a.answers.forget(a)
-	a.answers.await(a, a.bucket, id)
-}
-
 func (l *answers) forget(a *Awaited) (last bool) {
 	name := a.name
 	l.mu.Lock()

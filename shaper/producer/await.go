@@ -42,8 +42,7 @@ func (c *Client) Await(ctx context.Context, job shaper.Job) (shaper.Receipt, *Aw
 }
 
 // AwaitTicket is [Client.Await] for a job that this process sends itself: the handle waits for the job's ticket, see [Awaited.Ticket]. The payload
-// and the headers of the job stay in this process. It is for package dispatcher, whose Permits start the job by its ticket. The dispatchers of the
-// bucket have to support tickets: an older one would have its worker send the job as it is in Redis, without a body.
+// and the headers of the job stay in this process. It is for package dispatcher, whose Permits start the job by its ticket.
 func (c *Client) AwaitTicket(ctx context.Context, job shaper.Job) (shaper.Receipt, *Awaited, error) {
 	job.Payload = nil
 	return c.await(ctx, &Awaited{answers: c.answers, there: make(chan struct{}, 1), tickets: make(chan string, 1)}, job)
@@ -60,9 +59,6 @@ func (c *Client) await(ctx context.Context, awaited *Awaited, job shaper.Job) (s
 		return receipt, nil, err
 	}
 	awaited.mayBeThere = receipt.Duplicate
-	if receipt.ID != awaited.id {
-		awaited.follow(receipt.ID)
-	}
 	return receipt, awaited, nil
 }
 

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -56,4 +57,9 @@ func heldByBudget(b *producerBucket, t *entry, text string, refusal *shaper.Refu
 	}
 	return fmt.Sprintf("%s, and the job would have to wait for more than %s: retry in %s", budget,
 		t.job.MaxWait.Round(10*time.Millisecond), roundUp(refusal.RetryAfter+refusal.Spread))
+}
+
+// roundUp makes whole seconds, 1 or more, for people and for Retry-After.
+func roundUp(d time.Duration) time.Duration {
+	return time.Duration(max(math.Ceil(d.Seconds()), 1)) * time.Second
 }

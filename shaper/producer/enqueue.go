@@ -189,7 +189,7 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 	if len(q.entries) == 0 {
 		return q
 	}
-	alike := likeness(q.entries, q.traits, set.named(q.start))
+	alike := likeness(q.entries, q.traits)
 	if again {
 		alike = sentAgain[alike]
 	}
@@ -201,9 +201,6 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 	const levelsArg = 6
 	if q.keys, told = b.Keys.ForEstimates(b.Keys.More(q.keys, lua.Enqueue, flows.names, nil), flows.names, b.quotas.Load()); told != "" {
 		q.args[levelsArg] = strconv.Itoa(levels) + told
-	}
-	if alike == unlikeNamed || alike == unlikeNamedAgain {
-		q.keys = append(q.keys, b.Keys.SeenWindow())
 	}
 	q.args = append(q.args, k.rules...)
 	for i := range set.limits {
@@ -226,9 +223,6 @@ func (q *scriptCall) appendJobs(alike int) {
 		case !isAlike:
 			q.args = append(q.args, q.traits[i].priority, q.traits[i].flow)
 			q.args = append(q.traits[i].appendKeys(q.args), dueArg(&t.job), max(t.job.Cost, 1), maxWaitArg(&t.job))
-			if alike == unlikeNamed || alike == unlikeNamedAgain {
-				q.args = append(q.args, t.job.FormerID)
-			}
 		case q.flows > 1:
 			q.args = append(q.args, q.traits[i].flow)
 		}
@@ -338,21 +332,15 @@ const (
 	unlike      = 0
 	alikeOnly   = 1
 	alikeAndNew = 2 // and this process generated their ids
-	unlikeNamed = 3 // unlike, and some have a former id
-
-	unlikeAgain      = 4 // unlike, in a batch that is sent again
-	unlikeNamedAgain = 5 // unlikeNamed, in a batch that is sent again
+	unlikeAgain = 3 // unlike, in a batch that is sent again
 )
 
 // sentAgain is the likeness of jobs that are sent again: Redis may have them already.
-var sentAgain = [...]int{unlike: unlikeAgain, alikeOnly: alikeOnly, alikeAndNew: alikeOnly, unlikeNamed: unlikeNamedAgain}
+var sentAgain = [...]int{unlike: unlikeAgain, alikeOnly: alikeOnly, alikeAndNew: alikeOnly}
 
 // likeness returns how alike the jobs of a batch are. They are alike if none is delayed or costs more than 1, all have the same priority and keys,
-// and no id occurs twice. named says that former ids count.
-func likeness(batch []*entry, all []traits, named bool) int {
-	if named && slices.ContainsFunc(batch, func(t *entry) bool { return t.job.FormerID != "" }) {
-		return unlikeNamed
-	}
+// and no id occurs twice.
+func likeness(batch []*entry, all []traits) int {
 	alike := alikeAndNew
 	var ids map[string]bool
 	for i, t := range batch {

@@ -125,18 +125,6 @@ func TestClientWithANameOnly(t *testing.T) {
 		if state, err := c.Cancel(t.Context(), "b", receipts[0].ID); err != nil || state != shaper.StateCancelled {
 			t.Errorf("%s, %v", state, err)
 		}
-
-		// An older dispatcher stores less.
-		k := store.TaggedKeys("vendor", "b")
-		conn.HDel(t.Context(), k.Conf(), "flow_key", "group_key", "default_url", "max_payload", "callback_bucket")
-		later, _ := guest(t, conn, named)
-		if _, err := later.Enqueue(t.Context(), job); err == nil || !strings.Contains(err.Error(), "start a dispatcher of this version, or give the settings of the bucket here") {
-			t.Errorf("after an older dispatcher: %v", err)
-		}
-		own, _ := guest(t, conn, is)
-		if receipts, err := own.Enqueue(t.Context(), job); err != nil || receipts[0].Group != "acme" {
-			t.Errorf("after an older dispatcher, with settings: %+v, %v", receipts, err)
-		}
 	})
 }
 

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/tundish-io/tundish/admission"
 	"github.com/tundish-io/tundish/shaper"
@@ -17,25 +14,6 @@ import (
 type limitSet struct {
 	rev    string
 	limits []limitArgs
-
-	// namedUntil is when former ids stop counting, by the clock of Redis.
-	namedUntil time.Time
-}
-
-// clockMargin is how far this process's clock may differ from that of Redis. For this much longer, the process asks with former ids.
-const clockMargin = time.Hour
-
-// named reports whether former ids count now, or may count.
-func (s *limitSet) named(now time.Time) bool { return now.Before(s.namedUntil.Add(clockMargin)) }
-
-// namedUntil reads when former ids stop counting: see lua/lib/callers.lua. Without a time, they count.
-func namedUntil(text string) time.Time {
-	_, till, _ := strings.Cut(text, " ")
-	micros, err := strconv.ParseInt(till, 10, 64)
-	if err != nil {
-		return time.Now().Add(shaper.MaxNotBefore)
-	}
-	return time.UnixMicro(micros)
 }
 
 // limitArgs is a limit and its arguments of the enqueue script.
@@ -110,7 +88,7 @@ func (c *Client) inForce(ctx context.Context, b *producerBucket) (*limitSet, err
 	for _, name := range ignored {
 		c.store.Log.WarnContext(ctx, "the override of a limit does not fit it any more and is ignored: reset it, or override the limit again", "bucket", b.Name, "limit", name)
 	}
-	set := &limitSet{rev: conf[admission.FieldLimitsRev], namedUntil: namedUntil(conf["callers"])}
+	set := &limitSet{rev: conf[admission.FieldLimitsRev]}
 	for _, limit := range limits {
 		set.limits = append(set.limits, newLimitArgs(limit))
 	}

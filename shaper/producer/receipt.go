@@ -106,9 +106,6 @@ func readReceipt(b *producerBucket, limits []limitArgs, t *entry, now int64, r *
 	case lua.Scheduled:
 		receipt.State = shaper.StateScheduled
 	case lua.Duplicate:
-		if wait != 0 {
-			receipt.ID = t.job.FormerID
-		}
 		// An id that this call generated can only exist because the call was sent again after a lost reply.
 		receipt.State, receipt.Duplicate = codec.StateOf(position), !t.generated
 		receipt.ETA = time.UnixMicro(now)

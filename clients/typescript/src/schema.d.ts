@@ -469,7 +469,7 @@ export interface paths {
         /**
          * List the processes that run, and what leaves buckets
          * @description Each process tells every five seconds that it lives, and what it counts. One that stops leaves at once, and one that was killed within 15
-         *     seconds. Processes of versions before tell nothing.
+         *     seconds.
          */
         get: operations["showFleet"];
         put?: never;
@@ -2088,7 +2088,7 @@ export interface components {
             notes: string[];
             /** @description Settings that differ from the configuration of this process or of another running one, also of the bucket's pool. */
             differences: components["schemas"]["Difference"][];
-            /** @description The process that wrote the effective settings. Absent if none has, or an older version wrote them. */
+            /** @description The process that wrote the effective settings. Absent if none has. */
             written?: components["schemas"]["Written"];
             /** @description The last changes of settings by dispatchers and operators, newest first: up to 20 of the bucket and of its pool. Absent if there are none, and in a list of several buckets. */
             setting_changes?: components["schemas"]["SettingsChange"][];

@@ -33,7 +33,7 @@ import (
 //	&   the job is in a bundle; && if it was redriven since
 //	^   a script writes a callback when the job ends, for the URL or for the bundle
 //
-// A ~ always precedes the letters and the =, for programs that know neither. The header is JSON, empty if the job has none of its fields. The
+// A ~ always precedes the letters and the =. The header is JSON, empty if the job has none of its fields. The
 // scripts read no further than the index.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
@@ -125,7 +125,7 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 		packed = append(packed, '~')
 		packed = strconv.AppendInt(packed, header.ExpiresIn, 10)
 	} else if caller != "" || agrees != "" {
-		packed = append(packed, '~') // programs that know no callers and no batches read no further
+		packed = append(packed, '~')
 	}
 	packed = append(packed, caller...)
 	packed = append(packed, agrees...)

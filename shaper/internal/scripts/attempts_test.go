@@ -106,13 +106,6 @@ func TestAttemptsGoWithTheJob(t *testing.T) {
 			r.hdel("body", "a")
 			r.compare()
 		},
-		"delivered by an older program": func(r *rig) {
-			r.try("a", outcome{result: done})
-			for n := range 1000 {
-				r.hset("attempts", fmt.Sprint("old", n), "1783228800123456")
-			}
-			must.Equal(r.t, r.compare(), 1000, "repaired")
-		},
 	}
 	onBoth(t, func(t *testing.T, r *rig) {
 		for name, end := range ends {

@@ -280,7 +280,7 @@ func TestFailedJobsOfABatchAreTriedAgain(t *testing.T) {
 	})
 }
 
-// What a program that knows no batches leaves, or somebody deletes by hand, is mended.
+// Entries of batches that were deleted by hand are repaired.
 func TestRidersAreRepaired(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{inFlight: 2}, flowSettings{})

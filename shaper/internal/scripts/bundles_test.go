@@ -196,7 +196,7 @@ func TestBundlesAreShared(t *testing.T) {
 		fill(other, r.c.ZScore(r.ctx, r.key("bundle_callers"), "other").Val(), 2498)
 		r.wants("the last of the other", open("last", other), "0 0 open 0 0 0 0 0 "+other+" ")
 		r.wants("beyond a third", open("more", other), "0 3 10000 2500")
-		// An older program forgets some of the first caller, and says nothing of it.
+		// Redis has lost bundles of the first caller, but not their entries of its share.
 		for i := range 4000 {
 			r.c.HDel(r.ctx, r.key("bundles"), fmt.Sprint(anna, i))
 			r.c.ZRem(r.ctx, r.key("bundle_ends"), fmt.Sprint(anna, i))

@@ -1,11 +1,7 @@
 package scripts_test
 
 import (
-	"compress/gzip"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,12 +22,6 @@ const (
 	isReused  = 4
 	isAnother = 18
 )
-
-// knowsCallers has the bucket know callers: since when jobs without one are nobody's, and until when former ids count.
-func (r *rig) knowsCallers(from, till int64) {
-	r.t.Helper()
-	r.hset("settings", "callers", fmt.Sprintf("%d %d", from, till))
-}
 
 // codes enqueues jobs one after the other.
 func (r *rig) codes(jobs ...entry) string {
@@ -78,7 +68,6 @@ func TestCallerOfAJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBothInCI(t, func(t *testing.T, r *rig) {
 				r.configure(settings{})
-				r.knowsCallers(r.now(), r.now())
 				r.put("before") // has no caller
 				plain := r.body("before")
 				r.cancel("before", "")
@@ -89,7 +78,7 @@ func TestCallerOfAJob(t *testing.T) {
 				end(r)
 				must.Equal(t, r.codes(askers("x")...), known, "codes")
 				seen := r.field("seen", "x")
-				if plain := r.field("seen", "before"); seen != "" && (len(seen) > len(plain)+8 || r.job("x").caller != lastOf(seen, 6) || !r.job("x").nobodys) {
+				if plain := r.field("seen", "before"); seen != "" && (len(seen) > len(plain)+8 || r.job("x").caller != lastOf(seen, 6)) {
 					t.Errorf("seen holds %q, without a caller %q; %+v", seen, plain, r.job("x"))
 				}
 				// The window is over, at most two seconds later than without a caller.
@@ -126,148 +115,31 @@ func TestCallerBesideOtherFields(t *testing.T) {
 	})
 }
 
-// Jobs without a caller are everybody's if they came before callers were known, until they end, and nobody's if they came later.
-func TestJobsFromBeforeCallers(t *testing.T) {
+// A job without a caller, such as one of a program of the library, is no caller's: not while it exists, and not once it has ended.
+func TestJobWithoutCaller(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
-		r.put("never known")
-		if r.job("never known").nobodys || r.codes(entry{id: "never known", caller: anna}) != fmt.Sprint(isThere) {
-			t.Error("of a bucket that knows no callers")
-		}
-		r.putAt("+7200000000", "waits")
-		from := r.now() + 10*second
-		r.knowsCallers(from, from)
-		r.cancel("never known", "")
-		r.pass(10 * second)
-		r.put("later")
-		for id, want := range map[string]int{"waits": isThere, "later": isAnother, "never known": isAnother} {
-			if got := r.codes(entry{id: id, caller: bert}); got != fmt.Sprint(want) || r.job(id).nobodys != (want == isAnother) {
-				t.Errorf("%s: %s, want %d: %+v", id, got, want, r.job(id))
-			}
-		}
-		// In a bucket that knew callers from its start, a job without one that has ended is nobody's, although the same job may come
-		// again from an older program.
-		now := r.now()
-		r.knowsCallers(now, now+3600*second)
-		r.put("ended")
+		r.put("waits", "ended")
 		r.cancel("ended", "")
-		if got := r.job("ended"); !got.nobodys {
-			t.Errorf("a job that has ended: %+v", got)
+		for _, id := range []string{"waits", "ended"} {
+			must.Equal(t, r.codes(entry{id: id, caller: anna}), fmt.Sprint(isAnother), id)
 		}
 	})
 }
 
-// configure.lua notes it once: of a bucket that was there, for one dedupe window to come.
-func TestSinceWhenCallersAreKnown(t *testing.T) {
+// The time at which the settings of a bucket are first written stays. It differs once they were lost and are written again.
+func TestTimeOfFirstSettings(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
-		configure := func(revision int) {
-			r.run(lua.Configure, r.keys("settings", "body", "dead", "aside", "before", "leases"), 1, revision, "", r.name, 1, "test", 0, "generation", 0, "dedupe_window", 5*second)
+		configure := func(revision int) string {
+			r.run(lua.Configure, r.keys("settings", "body", "dead", "aside"), 1, revision, "", r.name, 1, "test", 0, "generation", 0, "capacity", 50+revision)
+			return r.field("settings", "created")
 		}
-		now := r.now()
-		fresh, was := fmt.Sprintf("%d %d", now, now+5*second), fmt.Sprintf("%d %d", now+5*second, now+5*second)
-		configure(2)
-		must.Equal(t, r.field("settings", "callers"), fresh, "of a new bucket")
-		r.hdel("settings", "callers")
-		for _, revision := range []int{1, 2, 3} { // the first changes nothing else
-			configure(revision)
-			must.Equal(t, r.field("settings", "callers"), was, "of one that was there")
+		first := fmt.Sprint(r.now())
+		for _, revision := range []int{2, 1, 2, 3} { // the second is refused
+			must.Equal(t, configure(revision), first, "created")
 			r.pass(second)
 		}
+		r.del("settings")
+		must.Equal(t, configure(3), fmt.Sprint(r.now()), "created after a loss")
 	})
-}
-
-// beforeCallers are scripts of the version before callers.
-func beforeCallers(t *testing.T) map[string]string {
-	t.Helper()
-	texts := map[string]string{}
-	for _, name := range []string{"enqueue", "settle"} {
-		file := must.Get(os.Open(filepath.Join("testdata", "before_callers", name+".lua.gz")))(t)
-		defer file.Close()
-		packed := must.Get(gzip.NewReader(file))(t)
-		text := must.Get(io.ReadAll(packed))(t)
-		texts[name] = string(text)
-	}
-	return texts
-}
-
-// While programs with and without callers run together, an Idempotency-Key is one job, whichever of them gets it.
-func TestProgramsWithAndWithoutCallers(t *testing.T) {
-	t.Parallel()
-	then := beforeCallers(t)
-	of := func(caller string) entry { // the job of a key: its id is derived
-		return entry{id: "derived-" + caller, former: "key", caller: caller, content: "1"}
-	}
-	other := of(anna)
-	other.content = "2"
-	plain := entry{id: "key", content: "1"}
-	for name, end := range map[string]func(r *rig){
-		"waits": func(*rig) {},
-		"done":  func(r *rig) { r.settle(r.takeOne(1)) },
-		"done before": func(r *rig) {
-			o := r.takeOne(1)
-			o.mark = o.mark[:13]
-			r.before = then
-			r.settle(o)
-			r.before = nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, r *rig) {
-				both := func(name string) {
-					r.name = name
-					r.configure(settings{dedupe: 60 * second})
-					r.knowsCallers(r.now()+60*second, r.now()+60*second)
-				}
-				both("old-first")
-				r.before = then
-				r.codes(plain)
-				r.before = nil
-				end(r)
-				for range 2 {
-					if a := r.enqueue(nil, of(anna))[0]; a.code != isThere || a.wait != 1 {
-						t.Errorf("without callers, then with: %+v", a)
-					}
-				}
-				if a := r.enqueue(nil, other)[0]; a.code != isReused {
-					t.Errorf("other content: %+v", a)
-				}
-
-				both("new-first")
-				r.codes(of(anna))
-				end(r)
-				r.before = then
-				must.Equal(t, r.codes(plain, entry{id: "key", content: "2"}, entry{id: "x"}), fmt.Sprint(isThere, isReused, isIn), "with callers, then without")
-				r.before = nil
-				must.Equal(t, r.codes(of(anna), other, of(bert), of(bert)), fmt.Sprint(isThere, isReused, isIn, isThere), "with callers again, and another one")
-				// The mark under the key is no job of an id that somebody chooses, and it is forgotten, also by programs without callers.
-				if got := r.codes(entry{id: "key", caller: bert, content: "3"}); got != fmt.Sprint(isIn) || r.job("key").body == "" {
-					t.Errorf("a chosen id: %s", got)
-				}
-				r.pass(62 * second)
-				r.before = then
-				for {
-					r.pass(second)
-					jobs := r.claim(ask{want: 1}).jobs
-					if len(jobs) == 0 {
-						break
-					}
-					o := outcome{lease: jobs[0], result: 1}
-					o.mark = o.mark[:13]
-					r.settle(o)
-				}
-				r.pass(62 * second)
-				r.codes(entry{id: "last"})
-				o := outcome{lease: r.claim(ask{want: 1}).jobs[0], result: 1}
-				o.mark = o.mark[:13]
-				r.settle(o)
-				if n := r.hlen("seen"); n != 1 {
-					t.Errorf("%d ids are remembered: %v", n, r.hash("seen"))
-				}
-				// The window after the upgrade is over.
-				r.before = nil
-				r.codes(plain)
-				must.Equal(t, r.codes(of(anna)), fmt.Sprint(isIn), "after the window")
-			})
-		})
-	}
 }

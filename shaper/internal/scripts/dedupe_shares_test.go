@@ -92,21 +92,6 @@ func TestIDsOfOthersAreNotForgotten(t *testing.T) {
 	})
 }
 
-// Ids of a program that did not count them go by their age, and confuse no count.
-func TestIDsThatNobodyCounted(t *testing.T) {
-	onBoth(t, func(t *testing.T, r *rig) {
-		const most = 40
-		r.configure(settings{dedupeMax: most})
-		r.endOf(loud, 10, false)
-		r.hdel("count", "seen_from", "seen_of:000000")
-		r.endOf(calm, 30, false)
-		r.endOf(loud, 10, false)
-		if of := r.wantSeenOf(); of["000001"] != 30 || of["000000"] != 10 {
-			t.Errorf("remembered are %v", of)
-		}
-	})
-}
-
 // With many ids of others before those that have to go, there may be an eighth more than the most for a while, and no more.
 func TestIDsAreBoundedBehindThoseOfOthers(t *testing.T) {
 	t.Parallel()
@@ -120,7 +105,7 @@ func TestIDsAreBoundedBehindThoseOfOthers(t *testing.T) {
 	}
 	r.hset("seen", fields...)
 	r.rpush("seen_window", order...)
-	r.hset("count", "seen_from", "0 0", "seen_of:000001", most/2)
+	r.hset("count", "seen_of:000001", most/2)
 	largest := int64(0)
 	for range 60 {
 		jobs := make([]entry, 100)

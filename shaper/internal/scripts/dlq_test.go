@@ -119,7 +119,7 @@ func TestBytesOfDeadLetters(t *testing.T) {
 	})
 }
 
-// A counter that was lost, or never kept, is right again after a comparison, in chunks and while dead letters come and go.
+// A counter that was lost is right again after a comparison, in chunks and while dead letters come and go.
 func TestBytesOfDeadLettersAreMended(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configure(settings{rateCount: 50_000, capacity: 10_000, inFlight: 10_000})

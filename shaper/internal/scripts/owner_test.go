@@ -3,7 +3,6 @@ package scripts_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -33,17 +32,10 @@ func (r *rig) write(w *writer, fields ...any) int64 {
 	return reply[0]
 }
 
-// writeUnmarked is what a program from before owners were marked does.
-func (r *rig) writeUnmarked(revision int, fields ...any) {
-	r.t.Helper()
-	text := must.Get(os.ReadFile("testdata/configure_unmarked.lua"))(r.t)
-	r.ok(r.c.Eval(r.ctx, string(text), r.keys("settings"), append([]any{1, revision, "", ""}, fields...)...).Err())
-}
-
 // An owner replaces settings, and any other caller makes what is missing. The higher revision wins; at equal revisions the owner that
 // started last does, whichever writes last.
 func TestOwnersOfSettings(t *testing.T) {
-	const written, other, exists = 0, 1, 6
+	const written, other, exists = 0, 1, 5
 	onBoth(t, func(t *testing.T, r *rig) {
 		is := func(what string, code, want int64, rate, owned string) {
 			t.Helper()
@@ -74,17 +66,6 @@ func TestOwnersOfSettings(t *testing.T) {
 		is("b is first after a loss", r.write(b, "rate_count", 30), written, "30", "1")
 		is("a comes later", r.write(a, "rate_count", 20), written, "20", "1")
 		is("b again", r.write(b, "rate_count", 30), other, "20", "1")
-
-		// A program of before leaves the marks as they are, and the record alone. Its revision counts.
-		r.writeUnmarked(1, "rate_count", 7)
-		is("a program of before", 0, written, "7", "1")
-		is("a guest after it", r.write(guest, "rate_count", 2000), exists, "7", "1")
-		is("an owner that runs", r.write(a, "rate_count", 20), written, "20", "1")
-		r.del("settings")
-		r.writeUnmarked(2, "rate_count", 7)
-		is("a lower revision than that of a program of before", r.write(a, "rate_count", 20), other, "7", "<nil>")
-		a.revision = 2
-		is("an equal revision", r.write(a, "rate_count", 20), written, "20", "1")
 	})
 }
 

@@ -136,7 +136,7 @@ func TestALoudCallerDropsItsOwnResults(t *testing.T) {
 	})
 }
 
-// Results that an older program kept have no flow. They make room while they are more than those of any flow, and the shares hold behind them.
+// Results whose flow Redis has lost make room while they are more than the results of any flow, and the shares hold behind them.
 func TestResultsWithoutAFlow(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{rateCount: 1000}, flowSettings{})

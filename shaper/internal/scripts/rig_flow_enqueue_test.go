@@ -65,25 +65,14 @@ func (r *rig) enqueueArgs(limits []limit, jobs []entry) (keys []string, args []a
 			flows = append(flows, r.nameOf(e))
 		}
 	}
-	hasFormer := slices.ContainsFunc(jobs, func(e entry) bool { return e.former != "" })
-	alike := 0
-	if hasFormer {
-		alike = 3
-	}
-	names, args := r.enqueueHead(limits, len(jobs), alike, flows...)
+	names, args := r.enqueueHead(limits, len(jobs), 0, flows...)
 	for n, e := range jobs {
 		args = append(args, e.id, fmt.Sprintf("%s%03d%s %s\n%s", e.mark(), n+1, e.expiry(), e.header(), e.content), cmp.Or(e.priority, 3), slices.Index(flows, r.nameOf(e))+1)
 		for i := range limits {
 			args = append(args, i+1)
 		}
 		args = append(args, e.due, max(e.cost, 1), e.maxWait)
-		if hasFormer {
-			args = append(args, e.former)
-		}
 	}
 	keys, _ = r.enqueueKeys(names, flows...)
-	if hasFormer {
-		keys = append(keys, r.key("seen_window"))
-	}
 	return keys, args
 }

@@ -63,12 +63,8 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		ids[i] = o.id
 	}
 	flows, numbers := r.flowsOf(ids...)
-	var noList []any // the version of r.before takes lists of answers: how many, and which one an outcome has
-	if r.before != nil {
-		noList = []any{0}
-	}
 	var days store.FlowSet
-	args := texts(append([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, noList...), flows)
+	args := texts([]any{"tundish:wake", r.name, r.withFlows(), r.member(), len(flows)}, flows)
 	for i, o := range outcomes {
 		kept := 0
 		if o.kept {
@@ -78,9 +74,8 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 		if len(used) > 0 {
 			count = -1
 		}
-		args = append(args, count, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept)
-		args = append(args, noList...)
-		args = append(args, o.waiter, o.callback, o.id, o.mark, numbers[i])
+		args = append(args, count, o.epoch, o.owner(), o.result, o.delay, o.last, o.signal, cmp.Or(o.reason, "-"), o.claimedAt, r.lineOf(o), o.head, o.body, kept, o.waiter,
+			o.callback, o.id, o.mark, numbers[i])
 		args = append(args, used...)
 	}
 	in := r.reader(lua.Settle, r.names().WithUse(r.of(lua.Settle, flows...), days.Names), args...)

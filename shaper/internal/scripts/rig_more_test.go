@@ -173,8 +173,7 @@ type job struct {
 	bucketScope, flowScope, poolScope scopeSeen
 	closed, opens                     int64
 
-	caller  string // its digits, of a settled job
-	nobodys bool   // if it has no caller
+	caller string // its digits, of a settled job
 }
 
 // scopeSeen is what inspect_job.lua says of the downstream of a scope.
@@ -190,7 +189,7 @@ func (r *rig) job(id string) job {
 	if a.Int("state") == 0 {
 		return job{}
 	}
-	j := job{state: a.Int("state"), position: -1, nobodys: a.Int("everybodys") == 0, caller: a.Text("caller")}
+	j := job{state: a.Int("state"), position: -1, caller: a.Text("caller")}
 	if a.Text("body") == "" { // it is settled
 		return j
 	}

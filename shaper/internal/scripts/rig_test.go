@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,12 +33,11 @@ type tb interface {
 
 // rig is one bucket on one server, with a Go function a script.
 type rig struct {
-	before map[string]string // texts that stand for scripts: those of an older program
-	t      tb
-	ctx    context.Context
-	c      redis.UniversalClient
-	mini   *miniredis.Miniredis // nil on a real server
-	name   string
+	t    tb
+	ctx  context.Context
+	c    redis.UniversalClient
+	mini *miniredis.Miniredis // nil on a real server
+	name string
 
 	clock *realClock // of a real server
 
@@ -142,28 +140,9 @@ const (
 	laterKey = "later:"
 )
 
-// sinceThen are fixed keys that the scripts of before do not know.
-var sinceThen = []string{"callback_counts", "expiries", "flow_makers", "charges", "bundle_callers", "responses"}
-
 func (r *rig) run(script *lua.Script, keys []string, args ...any) any {
 	r.t.Helper()
-	var reply any
-	var err error
-	if text := r.before[script.Name()]; text != "" {
-		since := sinceThen
-		if script == lua.Enqueue {
-			since = append(slices.Clone(since), "departed", "leases")
-			args = slices.Clone(args)
-			args[6] = strings.TrimSuffix(fmt.Sprint(args[6]), "q")
-		}
-		known := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-			name := strings.TrimPrefix(key, r.key(""))
-			return slices.Contains(since, name) || script == lua.Enqueue && strings.HasPrefix(name, "departed:")
-		})
-		reply, err = r.c.Eval(r.ctx, text, known, args...).Result()
-	} else {
-		reply, err = script.Run(r.ctx, r.c, nil, keys, args...)
-	}
+	reply, err := script.Run(r.ctx, r.c, nil, keys, args...)
 	if err != nil {
 		r.t.Fatalf("%v", err)
 	}
@@ -231,7 +210,8 @@ func (r *rig) configure(s settings) []int64 {
 		"rate_count", or(s.rateCount, 1000), "rate_per", or(s.ratePer, second), "burst", or(s.burst, 1),
 		"capacity", or(s.capacity, 1000), "scheduled_capacity", or(s.scheduled, 1000), "max_in_flight", or(s.inFlight, 1000),
 		"shed_high", or(s.shed[0], 100), "shed_normal", or(s.shed[1], 100), "shed_low", or(s.shed[2], 100),
-		"dedupe_window", max(or(s.dedupe, 3600*second), 0), "dedupe_max", or(s.dedupeMax, 1000))))(r.t)
+		"dedupe_window", max(or(s.dedupe, 3600*second), 0), "dedupe_max", or(s.dedupeMax, 1000),
+		"results_max", 10_000, "results_bytes", 64<<20)))(r.t)
 	return reply
 }
 
@@ -273,7 +253,6 @@ type entry struct {
 	units    string // what it reserves of budgets
 	lent     bool   // another process than a dispatcher sends it
 	caller   string // its letters
-	former   string // its id in programs without callers
 	more     string // of its header, behind its flow and group
 }
 

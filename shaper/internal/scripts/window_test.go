@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/tundish-io/tundish/internal/must"
@@ -291,12 +290,6 @@ func TestEveryStateExpires(t *testing.T) {
 			if got := r.allow(l, 5, r.now()); got.verdict != allowed {
 				t.Errorf("after %s: %+v", other.name, got)
 			}
-		}
-		// A sorted set is the log of a program of before.
-		r.ok(r.c.Del(r.ctx, key).Err())
-		r.ok(r.c.ZAdd(r.ctx, key, redis.Z{Member: fmt.Sprintf("%d:0:5:%d", r.now(), 60*second)}).Err())
-		if got := r.allow(l, 5, r.now()); got.verdict != allowed {
-			t.Errorf("after a sorted set: %+v", got)
 		}
 		// A lowered limit takes effect at once.
 		r.ok(r.c.Del(r.ctx, key).Err())

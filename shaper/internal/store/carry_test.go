@@ -28,10 +28,8 @@ import (
 // staysBehind are keys that do not go with a bucket, by what keys.go adds to the prefix, and why.
 var staysBehind = map[string]string{
 	"settings":    "goes as conf_aside",
-	"conf":        "of data of schema 1",
 	"claims":      "replies for leases, of which a bucket that moves has none",
 	"differing":   "of processes whose configuration differs, for a minute",
-	"answer:":     "of dispatchers of an earlier version, for a minute",
 	"limit:":      "what limits have counted begins again",
 	"limit_keys:": "what limits have counted begins again",
 }

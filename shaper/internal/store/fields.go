@@ -36,7 +36,7 @@ const fieldInFlightRule = "in_flight_rule"
 // Fields that name the writer of settings: see lua/configure.lua.
 const (
 	fieldOwned   = "owned"
-	fieldCallers = "callers"  // since when callers are known: another value means that the settings were lost and made again
+	fieldCreated = "created"  // when a bucket's settings were first written: another value means that they were lost and written again
 	fieldLeftFor = "left_for" // where the bucket is now
 	fieldBy      = "by"
 	fieldStarted = "started"
@@ -84,7 +84,7 @@ func inFlightRule(own *shaper.Bucket) string {
 	if own.MaxInFlight != 0 || own.DeliveryTimeout == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d %d", own.DeliveryTimeout.Microseconds(), own.EffectiveMaxInFlight())
+	return strconv.FormatInt(own.DeliveryTimeout.Microseconds(), 10)
 }
 
 // poolSettingsOf returns the fields and values of a pool.

@@ -69,8 +69,10 @@ func (s *Store) meet(ctx context.Context, b *Bucket) error {
 		if err != nil {
 			return fmt.Errorf("bucket %q: %w", b.Name, err)
 		}
-		// Settings without the field callers are not adopted but written, which adds it: see lua/lib/callers.lua.
-		if found.conf[FieldRateCount] != "" && found.conf["schema"] == strconv.Itoa(schemaVersion) && (found.conf[fieldCallers] != "" || isNamed(own)) {
+		if schema := found.number("schema"); schema > schemaVersion {
+			return newerSchema("bucket", b.Name, schema)
+		}
+		if found.conf[FieldRateCount] != "" {
 			return s.adopt(ctx, b, own, found)
 		}
 		if isNamed(own) && found.moves() { // a guest that has settings of its own finds that out as it writes them
@@ -150,7 +152,7 @@ func (f *inForce) writer(list []shaper.Difference) string {
 	if len(list) > 0 && strings.HasPrefix(string(list[0].Setting), "pool.") {
 		by = f.pool[fieldBy]
 	}
-	return cmp.Or(by, "a program of an older version, which does not name itself")
+	return by
 }
 
 // differences returns where a configuration differs. A bucket that is given only by its name has none.
@@ -175,10 +177,6 @@ func (s *Store) differences(own *shaper.Bucket, found inForce) []shaper.Differen
 	return list
 }
 
-// errOldSettings reports stored settings without all that a client needs.
-var errOldSettings = errors.New("its settings in Redis were written by a program of an older version, which does not store all that a client needs: " +
-	"start a dispatcher of this version, or give the settings of the bucket here, not its name only")
-
 // settings returns a bucket's settings for a client: the effective ones, and its own configuration for the rest.
 func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 	b := *own
@@ -186,7 +184,6 @@ func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 	if err != nil || levels < codec.LevelsNone || levels > codec.LevelsGroups {
 		return nil, errors.New("its data is of a newer program: use a newer program")
 	}
-	_, hasKeys := f.conf[fieldFlowKey]
 	if isNamed(own) {
 		b = shaper.DefaultBucket()
 		b.Name = own.Name
@@ -194,16 +191,11 @@ func (f *inForce) settings(own *shaper.Bucket) (*shaper.Bucket, error) {
 			return nil, err
 		}
 	}
-	if !hasKeys && (isNamed(own) || levels != levelsOf(own)) {
-		return nil, errOldSettings
-	}
 	f.parts(&b, levels)
 	OfBuckets.Read(&b, f.conf)
-	if hasKeys {
-		b.Callbacks = shaper.Callbacks{
-			Bucket: f.conf[fieldCallbackBucket], URL: f.conf[fieldCallbackURL], FailureURL: f.conf[fieldCallbackFailure], MaxPayload: f.number(fieldCallbackPayload),
-			Origins: strings.Fields(f.conf[fieldCallbackOrigins]),
-		}
+	b.Callbacks = shaper.Callbacks{
+		Bucket: f.conf[fieldCallbackBucket], URL: f.conf[fieldCallbackURL], FailureURL: f.conf[fieldCallbackFailure], MaxPayload: f.number(fieldCallbackPayload),
+		Origins: strings.Fields(f.conf[fieldCallbackOrigins]),
 	}
 	if b.Batch = own.Batch; b.Batch.Has() != (f.conf["batch"] != "") {
 		b.Batch = readBatch(f.conf["batch"])
@@ -222,15 +214,12 @@ func (f *inForce) number(field string) int64 {
 func (f *inForce) parts(b *shaper.Bucket, levels int) {
 	flow, group := b.Flow, b.Group
 	b.Flow, b.Group = nil, nil
-	url, known := f.conf[fieldDefaultURL]
 	if levels != codec.LevelsNone {
 		settings := shaper.DefaultFlowSettings()
 		if flow != nil {
 			settings = *flow
 		}
-		if known {
-			settings.DefaultURL = url
-		}
+		settings.DefaultURL = f.conf[fieldDefaultURL]
 		b.Flow = &settings
 	}
 	if levels == codec.LevelsGroups {
@@ -238,9 +227,7 @@ func (f *inForce) parts(b *shaper.Bucket, levels int) {
 		if group != nil {
 			settings = *group
 		}
-		if known {
-			settings.DefaultURL = url
-		}
+		settings.DefaultURL = f.conf[fieldDefaultURL]
 		b.Group = &settings
 	}
 }

@@ -59,13 +59,12 @@ func (s *Store) lookAtJob(ctx context.Context, bucket, id string) (shaper.JobInf
 func fillJob(a *lua.Answer, b *Bucket, info *shaper.JobInfo) error {
 	info.State = codec.StateOf(a.Int("state"))
 	if a.Text("body") == "" {
-		info.Owner = shaper.Owner{Mark: a.Text("caller"), Before: a.Int("everybodys") == 1}
+		info.Owner = shaper.Owner{Mark: a.Text("caller")}
 		return nil
 	}
 	if err := codec.FillJob(info, a.Text("body"), a.Text("meta")); err != nil {
 		return err
 	}
-	info.Owner.Before = a.Int("everybodys") == 1
 	codec.ReadAnswer(a, "", info)
 	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
 	info.LastAttempts = codec.Attempts(a.Text("attempts"))

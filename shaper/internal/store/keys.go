@@ -96,9 +96,6 @@ func (k Keys) InPool(names []string) []string {
 
 func (k Keys) Conf() string { return k.Prefix + "settings" }
 
-// ConfBefore is the key of the conf of a bucket whose data has schema 1. Since schema 2 it holds the schema alone: see lua/configure.lua.
-func (k Keys) ConfBefore() string { return k.Prefix + "conf" }
-
 // ConfAside is the key of the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
 func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
 
@@ -125,9 +122,6 @@ func (k Keys) Seen() string { return k.Prefix + "seen" }
 // SeenWindow and seenMinute are the keys of the ids in seen, oldest first: see lua/lib/dedupe.lua.
 func (k Keys) SeenWindow() string { return k.Prefix + "seen_window" }
 func (k Keys) SeenMinute() string { return k.Prefix + "seen_minute" }
-
-// SeenUntil is the key of these ids in data of schema 1: lua/sweep.lua empties it.
-func (k Keys) SeenUntil() string { return k.Prefix + "seen_until" }
 
 func (k Keys) Flows() string        { return k.Prefix + "flows" }
 func (k Keys) FlowSettings() string { return k.Prefix + "flow_settings" }
@@ -160,14 +154,12 @@ func (k Keys) bundleCallers() string { return k.Prefix + "bundle_callers" }
 // FlowMakers is the key of the callers that created flows: see lua/lib/makers.lua.
 func (k Keys) FlowMakers() string { return k.Prefix + "flow_makers" }
 
-// Results is the key of the responses to jobs that ended, and ResultEnds of when each is dropped. In Answer, dispatchers of the previous version
-// leave the result for which a process waits. See lua/lib/results.lua.
+// Results is the key of the responses to jobs that ended, and ResultEnds of when each is dropped: see lua/lib/results.lua.
 func (k Keys) Results() string    { return k.Prefix + "results" }
 func (k Keys) ResultEnds() string { return k.Prefix + "result_ends" }
 func (k Keys) resultShares() []string {
 	return []string{k.Prefix + "result_flows", k.Prefix + "result_order", k.Prefix + "result_shares"}
 }
-func (k Keys) Answer(id string) string { return k.Prefix + "answer:" + id }
 
 // Schedules is the key of the bucket's schedules and their states, and ScheduleDue of when each needs work: see lua/lib/schedule.lua.
 func (k Keys) Schedules() string   { return k.Prefix + "schedules" }
@@ -247,7 +239,7 @@ func (k Keys) OfEmpty() []string {
 
 // ofBucket returns all keys that a bucket may have, except its settings and the keys of flows, groups and callers.
 func (k Keys) ofBucket(now time.Time) []string {
-	return slices.Concat(k.OfEmpty(), []string{k.Body(), k.Leases(), k.Dead(), k.SeenUntil()}, k.Uses(now))
+	return slices.Concat(k.OfEmpty(), []string{k.Body(), k.Leases(), k.Dead()}, k.Uses(now))
 }
 
 // List is the key of the waiting jobs of a priority. A bucket without flows has the flow "".
@@ -298,7 +290,7 @@ func (k Keys) OfGroups(script *lua.Script, flows, groups []string) []string {
 	return k.More(k.Fixed(make([]string, 0, 32+6*len(flows)+2*len(groups)), script, flows...), script, flows, groups)
 }
 
-// Fixed appends the first KEYS of a script to others. A key of one flow, or of one job, belongs to the first of flows.
+// Fixed appends the first KEYS of a script to others. A key of one flow belongs to the first of flows.
 func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []string {
 	for _, name := range script.FixedKeys() {
 		switch name {
@@ -306,8 +298,6 @@ func (k Keys) Fixed(others []string, script *lua.Script, flows ...string) []stri
 			others = append(others, k.TurnQueue())
 		case lua.DeparturesOfFlow:
 			others = append(others, k.FlowDeparted(flows[0]))
-		case lua.AnswerOfJob:
-			others = append(others, k.Answer(flows[0]))
 		default:
 			others = append(others, k.Prefix+name)
 		}

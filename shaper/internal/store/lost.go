@@ -9,7 +9,7 @@ import (
 
 // isLost reports whether Redis has lost the earlier settings, also if a process has written them again since.
 func isLost(before, now map[string]string) bool {
-	return before != nil && (now[FieldRateCount] == "" || before[fieldCallers] != "" && before[fieldCallers] != now[fieldCallers])
+	return before != nil && (now[FieldRateCount] == "" || before[fieldCreated] != "" && before[fieldCreated] != now[fieldCreated])
 }
 
 // lostNames bounds the names of buckets in a log line.

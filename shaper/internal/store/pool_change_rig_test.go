@@ -143,7 +143,7 @@ func wantLives(t *testing.T, what string, conn redis.UniversalClient, b shaper.B
 		k := store.TaggedKeys(tag, "b")
 		for _, name := range conn.Keys(t.Context(), k.Prefix+"*").Val() {
 			if name != k.Conf() {
-				if !strings.Contains(name, "limit") && name != k.ConfBefore() { // those of callers expire, and a program of schema 1 is held off
+				if !strings.Contains(name, "limit") { // those of callers expire
 					t.Errorf("%s: %s is left", what, name)
 				}
 				continue

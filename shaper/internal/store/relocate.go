@@ -60,7 +60,7 @@ func readRelocate(b *shaper.Bucket, from string, k Keys, step string, reply any,
 		return nil, elsewheref("bucket %q %s: a configuration of revision %d is in force, and this process has revision %d: restart it with the current configuration",
 			b.Name, cannot(b, from), r.Int(), b.Revision)
 	case code == relocateSchema:
-		return nil, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, r.Int(), schemaVersion)
+		return nil, newerSchema("bucket", b.Name, r.Int())
 	case code == relocateUnderWay:
 		live, ends := r.Int(), lua.Microseconds(r.Int())
 		return nil, fmt.Errorf("bucket %q: %w: %s it, for at most %s unless their leases are extended. It sends nothing until then",

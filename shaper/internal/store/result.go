@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tundish-io/tundish/lua"
 	"github.com/tundish-io/tundish/shaper"
@@ -83,7 +82,7 @@ func (s *Store) result(ctx context.Context, bucket, id string, waited bool) (sha
 	if err != nil {
 		return none, err
 	}
-	reply, err := s.Run(ctx, lua.InspectResult, b.Keys.Of(lua.InspectResult, id), id, BoolArg(waited))
+	reply, err := s.Run(ctx, lua.InspectResult, b.Keys.Of(lua.InspectResult), id, BoolArg(waited))
 	if err != nil {
 		return none, fmt.Errorf("bucket %q: %w", bucket, err)
 	}
@@ -101,7 +100,7 @@ func (s *Store) result(ctx context.Context, bucket, id string, waited bool) (sha
 	case kept == resultNotKept:
 		return none, fmt.Errorf("%w: %q in bucket %q is %s", shaper.ErrNoResult, id, bucket, none.State)
 	}
-	text, from := r.Text(), r.Int()
+	text := r.Text()
 	if r.Err() != nil {
 		return none, fmt.Errorf("bucket %q: script inspect_result: %w", bucket, r.Err())
 	}
@@ -109,7 +108,6 @@ func (s *Store) result(ctx context.Context, bucket, id string, waited bool) (sha
 	if err == nil && isOfEarlier(&result, none.State) {
 		return none, fmt.Errorf("%w: %q in bucket %q is %s", shaper.ErrNoResult, id, bucket, none.State)
 	}
-	result.Owner.Before = from == 0 || !result.Enqueued.IsZero() && result.Enqueued.Before(time.UnixMicro(from))
 	return result, err
 }
 

@@ -1,40 +1,60 @@
 package store_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/internal/redistest"
+	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/internal/rig"
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// Data of the version before is refused while there is something in it, with what to do, and taken over once it is empty: what
-// an operator has set stays.
-func TestDataOfTheVersionBefore(t *testing.T) {
+// A program that starts on the data of a newer one changes nothing, and says what to do: a dispatcher, a client with the settings of the bucket,
+// and a client with its name only. Data of the program's own schema is taken over.
+func TestNewerSchema(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
-		k, ctx := store.BucketKeys("b"), t.Context()
-		conn.HSet(ctx, k.ConfBefore(), "schema", 1, "revision", 0, "rate_count", 9, "rate_per", 1_000_000, "own:rate_count", 100, "set:rate_count", "7 anna")
-		conn.HSet(ctx, k.Body(), "j", "0 1783228800123456 AAAAAAAAAAAcn001 \n{}")
-		client := clientWith(t, conn, rig.Bucket("b", 100))
-		_, err := client.Enqueue(ctx, jobOf("x"))
-		if want := `bucket "b": its data has schema 1, and it holds 1 job: drain it with the version of before`; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("enqueue beside a job of the version before: %v, want %q", err, want)
+		ctx, b := t.Context(), rig.Bucket("b", 100)
+		b.Pool = &shaper.Pool{Name: "p", Rate: rig.PerSecond(1000)}
+		mustEnqueue(t, clientWith(t, conn, b), "x")
+		conf, pool := store.TaggedKeys("p", "b").Conf(), store.PoolConf("p")
+		starts := map[string]func() error{
+			"a dispatcher": func() error {
+				s := ownerOf(t, conn, "new", nil, b)
+				return s.Join(ctx, s.Known("b"))
+			},
+			"a client": func() error { _, err := clientWith(t, conn, b).Enqueue(ctx, jobOf("y")); return err },
+			"a client with the name": func() error {
+				_, err := clientWith(t, conn, shaper.Bucket{Name: "b"}).Enqueue(ctx, jobOf("z"))
+				return err
+			},
 		}
-		if n := conn.HLen(ctx, k.Body()).Val(); n != 1 || conn.Exists(ctx, k.Conf()).Val() != 0 {
-			t.Errorf("%d jobs, and the data was taken over", n)
+		for what, start := range starts {
+			if err := start(); err != nil {
+				t.Errorf("%s, on data of its own schema: %v", what, err)
+			}
 		}
-		conn.Del(ctx, k.Body())
-		mustEnqueue(t, client, "y")
-		infos, err := client.Op.BucketInfos(ctx)
-		if err != nil || infos[0].Unfinished != 1 || infos[0].Rate.Count != 9 {
-			t.Errorf("after it was drained: %+v, %v", infos, err)
-		}
-		if fields := conn.HGetAll(ctx, k.ConfBefore()).Val(); len(fields) != 1 || fields["schema"] != "2" {
-			t.Errorf("a program of the version before finds %v", fields)
+		for key, want := range map[string]string{
+			conf: `bucket "b": its data has schema 2, this program knows 1: use a newer program`,
+			pool: `pool "p": its data has schema 2, this program knows 1: use a newer program`,
+		} {
+			must.OK(t, conn.HSet(ctx, key, "schema", 2).Err())
+			before := fmt.Sprint(conn.HGetAll(ctx, key).Val())
+			for what, start := range starts {
+				if key == pool && what != "a dispatcher" {
+					continue // a client reads the pool's settings where the bucket is configured
+				}
+				if err := start(); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %s", what, err, want)
+				}
+			}
+			must.Equal(t, fmt.Sprint(conn.HGetAll(ctx, key).Val()), before, "settings in %s", key)
+			must.OK(t, conn.HSet(ctx, key, "schema", 1).Err())
 		}
 	})
 }

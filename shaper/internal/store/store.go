@@ -18,7 +18,12 @@ import (
 )
 
 // schemaVersion is the version of the data in Redis. The store does not touch a bucket with a newer one.
-const schemaVersion = 2
+const schemaVersion = 1
+
+// newerSchema is the error for a bucket or a pool (kind) whose data a newer program has written.
+func newerSchema(kind, name string, schema int64) error {
+	return fmt.Errorf("%s %q: its data has schema %d, this program knows %d: use a newer program", kind, name, schema, schemaVersion)
+}
 
 // ErrNotConfigured is the reply of scripts for a bucket without conf: it is new, or Redis was flushed.
 var ErrNotConfigured = errors.New("shaper: the bucket is not configured in Redis")

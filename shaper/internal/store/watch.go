@@ -6,14 +6,12 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tundish-io/tundish/lua"
-	"github.com/tundish-io/tundish/shaper"
 )
 
 // WatchEvery is the interval at which processes check the effective settings. Within it, a dispatcher replaces what another process has written,
@@ -29,15 +27,13 @@ type settingsWatch struct {
 	last   map[string]string // nil until it was seen
 	read   bool              // its record of changes was read
 	newest int64             // time of the newest known change in the record
-	found  []foundChange     // changes that were detected, until the record explains them
 	lost   bool              // Redis had lost the settings, as the current check found
 }
 
 // watchedKind is what Watch reads of all buckets, or of all pools.
 type watchedKind struct {
-	name     string // in the log
-	settings StoredSettings
-	fields   []string // of the hash
+	name   string   // in the log
+	fields []string // of the hash
 }
 
 var (
@@ -46,19 +42,11 @@ var (
 )
 
 func newWatchedKind(name string, all StoredSettings) *watchedKind {
-	k := &watchedKind{name: name, settings: all.Changeable(), fields: slices.Concat(markFields, pauseFields, originFields)}
-	for _, s := range k.settings {
+	k := &watchedKind{name: name, fields: slices.Concat(markFields, pauseFields, originFields)}
+	for _, s := range all.Changeable() {
 		k.fields = append(append(k.fields, s.Fields...), "set:"+s.Fields[0])
 	}
-	k.fields = append(k.fields, ownMaxInFlight)
 	return k
-}
-
-// foundChange is a setting that has changed. A program of an older version leaves no other traces.
-type foundChange struct {
-	shaper.Change
-	byOperator bool
-	by         string // "" not known
 }
 
 // watches holds the watches of a store's buckets and pools, by their keys.
@@ -81,10 +69,7 @@ var markFields = []string{fieldOwned, fieldStarted, "revision", fieldPartBudgets
 var pauseFields = []string{"paused", "paused_by", "paused_reason"}
 
 // The fields that distinguish settings that were lost and written again from settings that were never lost; pools have none of these.
-var originFields = []string{fieldCallers, fieldLeftFor}
-
-// ownMaxInFlight marks the configured max_in_flight if the effective one follows an override of the rate: then it has no author.
-const ownMaxInFlight = "own:max_in_flight"
+var originFields = []string{fieldCreated, fieldLeftFor}
 
 // Watch reads the effective settings of all buckets, in a read-only process of the buckets that it has used. It takes one round trip (in a
 // cluster one per node), and more if something has changed. It logs changes, records for operators where a configuration differs, and returns
@@ -201,7 +186,7 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 }
 
 // isReplaced reports whether an authoritative process is to write its settings again. It is if a read-only process wrote the effective ones. It also is
-// if their writer has a lower revision, or the same revision and an earlier start, or leaves no mark and has no higher revision.
+// if their writer has a lower revision, or the same revision and an earlier start.
 func (s *Store) isReplaced(w *watched) bool {
 	if s.Role == Guest {
 		return false
@@ -213,13 +198,7 @@ func (s *Store) isReplaced(w *watched) bool {
 		}
 		there, _ := strconv.ParseInt(now["revision"], 10, 64)
 		since, _ := strconv.ParseInt(now[fieldStarted], 10, 64)
-		switch now[fieldOwned] {
-		case "0":
-			return true
-		case "1":
-			return there < revision || there == revision && since < started
-		}
-		return there <= revision
+		return now[fieldOwned] == "0" || there < revision || there == revision && since < started
 	}
 	if older(w.watches[0].last, w.b.started.Load(), own.Revision) {
 		return true
@@ -273,66 +252,16 @@ func (s *Store) logChanges(ctx context.Context, w *settingsWatch, conf map[strin
 			w.newest = all[0].At.UnixMicro()
 		}
 	}
-	told, known := map[shaper.Setting]bool{}, w.newest
 	for _, change := range slices.Backward(all) {
 		if change.At.UnixMicro() <= w.newest {
 			continue
 		}
 		w.newest = change.At.UnixMicro()
-		for _, c := range change.Changes {
-			told[c.Setting] = true
-		}
 		switch {
 		case change.Action != "":
 			w.log.InfoContext(ctx, "what is in force was changed", changeAttributes(change)...)
 		case change.By != s.By: // else it was logged when it was made
 			w.log.WarnContext(ctx, "another process changed the settings in force", changeAttributes(change)...)
-		}
-	}
-	if w.newest != known {
-		w.know(conf)
-	}
-	w.logFound(ctx, told)
-}
-
-// logFound logs the detected changes that the record does not have: a program of an older version made them.
-func (w *settingsWatch) logFound(ctx context.Context, told map[shaper.Setting]bool) {
-	var strange, operators []shaper.Change
-	var by []string
-	for _, f := range w.found {
-		switch {
-		case told[f.Setting]:
-		case !f.byOperator:
-			strange = append(strange, f.Change)
-		default:
-			operators = append(operators, f.Change)
-			if f.by != "" && !slices.Contains(by, f.by) {
-				by = append(by, f.by)
-			}
-		}
-	}
-	w.found = nil
-	if len(operators) > 0 {
-		w.log.InfoContext(ctx, "what is in force was changed", "changes", ChangesText(operators), "by", cmp.Or(strings.Join(by, ", "), "an operator"))
-	}
-	if len(strange) > 0 {
-		w.log.WarnContext(ctx, "another process changed the settings in force", "changes", ChangesText(strange), "by", "a program of an older version, which does not name itself")
-	}
-}
-
-// know takes over the settings that were read with the record of changes. They may be newer than the check, and the record explains them.
-func (w *settingsWatch) know(conf map[string]string) {
-	if w.last == nil {
-		return
-	}
-	for _, field := range w.fields {
-		if slices.Contains(pauseFields, field) || slices.Contains(originFields, field) {
-			continue
-		}
-		if text, ok := conf[field]; ok {
-			w.last[field] = text
-		} else {
-			delete(w.last, field)
 		}
 	}
 }
@@ -350,7 +279,7 @@ func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	case !is && now[fieldLeftFor] != "": // the bucket has another place now
 		return false
 	case isLost(before, now):
-		w.lost, w.last, w.found = true, nil, nil
+		w.lost, w.last = true, nil
 	}
 	if !is { // no process has written it yet
 		return false
@@ -358,28 +287,11 @@ func (w *settingsWatch) see(ctx context.Context, values []any) (news bool) {
 	if w.last = now; before == nil || w.lost {
 		return true
 	}
-	news = w.find(before, now)
 	if before["paused"] != now["paused"] {
 		w.log.InfoContext(ctx, "a bucket was paused or resumed", "before", pausedText(before), "after", pausedText(now),
 			"by", cmp.Or(now["paused_by"], "an operator"), "reason", now["paused_reason"])
 	}
-	return news || slices.ContainsFunc(markFields, func(field string) bool { return before[field] != now[field] })
-}
-
-// find adds the settings that are not as they were to what was found. It reports whether there are any, or overrides that are not as they were.
-func (w *settingsWatch) find(before, now map[string]string) (news bool) {
-	for _, setting := range w.settings {
-		set := "set:" + setting.Fields[0]
-		news = news || before[set] != now[set]
-		change := shaper.Change{Setting: setting.Name, Before: setting.Text(before), After: setting.Text(now)}
-		if change.Before == change.After {
-			continue
-		}
-		_, by, _ := strings.Cut(now[set], " ")
-		isOverride := now[set]+before[set] != "" || setting.Name == shaper.SettingMaxInFlight && now[ownMaxInFlight]+before[ownMaxInFlight] != ""
-		w.found, news = append(w.found, foundChange{change, isOverride, by}), true
-	}
-	return news
+	return slices.ContainsFunc(w.fields, func(field string) bool { return before[field] != now[field] && !slices.Contains(pauseFields, field) })
 }
 
 func pausedText(fields map[string]string) string {

@@ -150,18 +150,6 @@ func TestWatchOfOverrides(t *testing.T) {
 		is("the bound is reset", `INFO msg="what is in force was changed" bucket=b changes="max_in_flight 9 → 125" by=anna action=reset`)
 		must.Get(anna.Reset(t.Context()))(t)
 		is("all is reset", `INFO msg="what is in force was changed" bucket=b changes="rate 125/s → 50/s, max_in_flight 125 → 50" by=anna action=reset`)
-
-		// A program of an older version keeps no record of overrides. It leaves the name where a setting is set.
-		conf := store.BucketKeys("b").Conf()
-		must.OK(t, conn.HSet(t.Context(), conf, "rate_count", 100, "own:rate_count", 50, "set:rate_count", "1700000000000000 bert",
-			"max_in_flight", 100, "own:max_in_flight", 50).Err())
-		is("set by an older program", `INFO msg="what is in force was changed" bucket=b changes="rate 50/s → 100/s, max_in_flight 50 → 100" by=bert`)
-		must.OK(t, conn.HSet(t.Context(), conf, "rate_count", 50, "max_in_flight", 50).Err())
-		must.OK(t, conn.HDel(t.Context(), conf, "own:rate_count", "set:rate_count", "own:max_in_flight").Err())
-		is("reset by an older program", `INFO msg="what is in force was changed" bucket=b changes="rate 100/s → 50/s, max_in_flight 100 → 50" by="an operator"`)
-		must.OK(t, conn.HSet(t.Context(), conf, "capacity", 7).Err())
-		is("configured by an older program", `WARN msg="another process changed the settings in force" bucket=b changes="capacity 10000 → 7" `+
-			`by="a program of an older version, which does not name itself"`)
 	})
 }
 
@@ -255,8 +243,8 @@ func ownerOf(t *testing.T, conn redis.UniversalClient, by string, log *slog.Logg
 	return s
 }
 
-// The settings of a dispatcher that runs come back after all was lost, though another process was first: a producer with an old file, a
-// program that marks nothing, or a dispatcher that started earlier. Of two dispatchers, the one that started last has its settings in
+// The settings of a dispatcher that runs come back after all was lost, though another process was first: a producer with an old file, or a
+// dispatcher that started earlier. Of two dispatchers, the one that started last has its settings in
 // force in the end, whichever comes first, and so has one of a higher revision.
 func TestSettingsComeBack(t *testing.T) {
 	t.Parallel()
@@ -293,11 +281,6 @@ func TestSettingsComeBack(t *testing.T) {
 			"the earlier dispatcher": func() {
 				first.Known("b").Configured.Store(false)
 				must.OK(t, first.Join(t.Context(), first.Known("b")))
-			},
-			"a program that marks nothing": func() {
-				mustEnqueue(t, clientWith(t, conn, rated(2000, 0)), "x")
-				conn.HDel(t.Context(), k.Conf(), "owned", "by", "started")
-				conn.HDel(t.Context(), store.PoolConf("p"), "owned", "by", "started")
 			},
 		} {
 			conn.FlushAll(t.Context())

@@ -45,10 +45,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		s.obey(ctx, "bucket", b.Name, own.Revision, revision)
 		return true, nil
 	case code == lua.ConfigureNewerSchema:
-		return false, fmt.Errorf("bucket %q: its data has schema %d, this program knows %d: use a newer program", b.Name, schema, schemaVersion)
-	case code == lua.ConfigureOldData:
-		return false, fmt.Errorf("bucket %q: its data has schema %d, and it holds %s: drain it with the version of before, then start this one, which knows schema %d",
-			b.Name, schema, readHoldings(r), schemaVersion)
+		return false, newerSchema("bucket", b.Name, schema)
 	}
 	started, changed := r.Int(), r.Int()
 	if s.Role == Owner {
@@ -93,7 +90,7 @@ func (s *Store) writePool(ctx context.Context, p *shaper.Pool) error {
 	case code == lua.ConfigureObeys:
 		s.obey(ctx, "pool", p.Name, p.Revision, revision)
 	case code == lua.ConfigureNewerSchema:
-		return fmt.Errorf("pool %q: its data has schema %d, this program knows %d: use a newer program", p.Name, schema, schemaVersion)
+		return newerSchema("pool", p.Name, schema)
 	case code == lua.ConfigureWritten && s.Role == Owner:
 		s.starts.set(p, r.Int())
 		if r.Int() > 0 {
