@@ -45,8 +45,8 @@ func readKeys() (redisKeys, error) {
 	given := map[string][]string{} // script -> keys that its header names
 	for _, pattern := range [...]string{"lua/lib/*.lua", "lua/*.lua"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("%s: no files: %w", pattern, err)
+		if err != nil {
+			return nil, err
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file) //nolint:gosec // a script of this project
