@@ -47,16 +47,13 @@ func parse(line string) (element, error) {
 	return e, nil
 }
 
-// class returns the classes of an element, or another one.
-func (e element) class(other string) string {
+// class returns the classes of an element, as SVG writes them.
+func (e element) class() string {
 	var found []string
 	for _, w := range e.words {
 		if slices.Contains(classes, w) {
 			found = append(found, w)
 		}
-	}
-	if len(found) == 0 {
-		return other
 	}
 	return strings.Join(found, " ")
 }
@@ -146,24 +143,24 @@ func (p *picture) add(e element) error {
 	case "size":
 		p.width, p.height, p.title = n[0], n[1], e.label
 	case "box", "frame":
-		fmt.Fprintf(&p.body, "<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" rx=\"6\" class=\"box %s\"/>\n", n[0], n[1], n[2], n[3], e.class(""))
+		fmt.Fprintf(&p.body, "<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" rx=\"6\" class=\"box %s\"/>\n", n[0], n[1], n[2], n[3], e.class())
 		return p.inBox(e)
 	case "text":
-		return p.write(n[0], n[1], e.anchor(), e.class(""), e.label)
+		return p.write(n[0], n[1], e.anchor(), e.class(), e.label)
 	case "line", "arrow", "area":
 		points := make([]string, 0, len(n)/2)
 		for i := 0; i < len(n); i += 2 {
 			points = append(points, fmt.Sprintf("%g,%g", n[i], n[i+1]))
 		}
 		if e.kind == "area" {
-			fmt.Fprintf(&p.body, "<polygon points=\"%s\" class=\"area %s\"/>\n", strings.Join(points, " "), e.class(""))
+			fmt.Fprintf(&p.body, "<polygon points=\"%s\" class=\"area %s\"/>\n", strings.Join(points, " "), e.class())
 			return nil
 		}
 		head := ""
 		if e.kind == "arrow" {
 			head = ` marker-end="url(#head)"`
 		}
-		fmt.Fprintf(&p.body, "<polyline points=\"%s\" class=\"line %s\"%s/>\n", strings.Join(points, " "), e.class(""), head)
+		fmt.Fprintf(&p.body, "<polyline points=\"%s\" class=\"line %s\"%s/>\n", strings.Join(points, " "), e.class(), head)
 	}
 	return nil
 }
@@ -172,7 +169,7 @@ func (p *picture) add(e element) error {
 func (p *picture) inBox(e element) error {
 	n, lines := e.numbers, strings.Split(e.label, "|")
 	for _, text := range lines {
-		if w := wide(text, e.class("")); w > n[2]-8 {
+		if w := wide(text, e.class()); w > n[2]-8 {
 			return fmt.Errorf("%q is %.0f wide, and its box has room for %.0f", text, w, n[2]-8)
 		}
 	}
@@ -180,10 +177,10 @@ func (p *picture) inBox(e element) error {
 		return fmt.Errorf("%q has %d lines, and its box is %.0f high", e.label, len(lines), n[3])
 	}
 	if e.kind == "frame" {
-		return p.write(n[0]+10, n[1]+19, "start", e.class(""), e.label)
+		return p.write(n[0]+10, n[1]+19, "start", e.class(), e.label)
 	}
 	top := n[1] + (n[3]-lineHeight*float64(len(lines)))/2 + 12
-	return p.write(n[0]+n[2]/2, top, "middle", e.class(""), e.label)
+	return p.write(n[0]+n[2]/2, top, "middle", e.class(), e.label)
 }
 
 // write writes lines of text, and refuses to cover others.
