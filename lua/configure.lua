@@ -9,8 +9,8 @@
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: its dead letters
 -- KEYS[4]  …:conf_aside  hash  of a bucket only: its settings after a change of its pool (see relocate.lua)
--- KEYS[5]  …:conf  hash  of a bucket only: the schema alone, so that programs of schema 1 find the bucket not configured, and may not
---          configure it
+-- KEYS[5]  …:conf  hash  of a bucket only: its settings when its data had schema 1. Since then it holds only the schema, so that
+--          older programs find the bucket not configured, and may not configure it
 -- KEYS[6]  …:leases  zset  of a bucket only: id -> deadline
 -- ARGV[1]  schema: version of this program
 -- ARGV[2]  revision: of the configuration

@@ -194,7 +194,7 @@ func TestRunbooksLookBeforeTheyAct(t *testing.T) {
 	rows, looks := operatorTable(t), []string{"doctor", "health", "config check", "config print"}
 	for _, section := range strings.Split(string(page), "\n#")[1:] {
 		title, _, _ := strings.Cut(section, "\n")
-		_, block, _ := strings.Cut(section, "```sh") // or ```sh live
+		_, block, _ := strings.Cut(section, "```sh\n")
 		block, _, _ = strings.Cut(block, "```")
 		for line := range strings.Lines(block) {
 			command, ours := strings.CutPrefix(strings.TrimSpace(line), "bin/dispatcher ")
