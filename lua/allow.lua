@@ -6,7 +6,7 @@
 --
 -- KEYS[1]     tundish:{l:<limit>}:conf  hash  the effective limit
 -- KEYS[2...]  tundish:{l:<limit>}:<key>  the limit's states, one for each key of a
---             question: a zset for sliding_window_log, else a string; then for each setting
+--             question: a list for sliding_window_log, else a string; then for each setting
 --             tundish:{l:<limit>}:keys:<life>  string  how many keys there are (see limit_keys.lua), and
 --             tundish:{l:<limit>}:overflow:<tier>  state of the key that all callers above max share
 -- ARGV[1]     limits_rev: of the conf that the caller knows, "" to decide in any case

@@ -21,7 +21,7 @@
 -- KEYS[15] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[17] …:flow_makers  zset  flow -> its caller (see makers.lua)
--- KEYS[18...]  first for each limit key: …:limit:<limit>:<key>, its state: zset (sliding_window_log) or string;
+-- KEYS[18...]  first for each limit key: …:limit:<limit>:<key>, its state: list (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, the
 --          state of the key that the callers above max share;
 --          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list ids that wait;

@@ -3,7 +3,7 @@
 -- A caller may have at most as many subjects as it leaves free. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket
--- KEYS[2]  …:lessons   hash  subject -> "answers text", and " @caller" if a caller added it
+-- KEYS[2]  …:lessons   hash  subject, such as a model -> "answers text", the learned estimate, and " @caller" if a caller added it; expires
 -- ARGV[1]  most: subjects that the bucket keeps. Estimates of further subjects are ignored
 -- ARGV[2...]  for each estimate: subject, number of responses, text, letters of the caller whose job was the first ("" none)
 -- Returns  {1} the bucket is not configured; {0} done

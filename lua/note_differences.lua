@@ -1,7 +1,7 @@
 -- note_differences.lua: records where the configuration of a process differs from the effective settings, for operators. The
 -- process repeats it every few seconds while they differ. May be sent twice.
 --
--- KEYS[1]  …:differing  hash  process -> "time differences"
+-- KEYS[1]  …:differing  hash  process -> "time differences": where its configuration differs from the effective settings; expires
 -- ARGV[1]  process: names it
 -- ARGV[2]  differences: as text; '' there are none any more
 -- Returns  1 recorded; 0 not, as 50 others are

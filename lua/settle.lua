@@ -32,7 +32,7 @@
 -- KEYS[24] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  charges to budgets (see charges.lua)
--- KEYS[27] …:responses  hash  id -> what its requests charged, or that its usage is settled (see responses.lua)
+-- KEYS[27] …:responses  hash  id -> what its requests charged, or that its usage is settled; 10,000 at most, expires (see responses.lua)
 -- KEYS[28] …:result_flows  hash  id -> when its result was stored, and its flow
 -- KEYS[29] …:result_order  zset  results by flow and time
 -- KEYS[30] …:result_shares  zset  number and bytes of the results of each flow

@@ -68,7 +68,8 @@ func (s *source) load(again bool) (*config.Config, error) {
 }
 
 // reloader applies a changed configuration to a running daemon: every part that can change while
-// it runs, or nothing if there is a fault.
+// it runs, or nothing if there is a fault. It reads and checks all first; if a part cannot follow, all return. Redis holds only the settings of the
+// buckets and their places, so a process that stops in between leaves nothing half done.
 type reloader struct {
 	source  *source
 	started *config.Config // with which the process started

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)|<img src="([^"]+)"`)
 	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.*)$`)
 	markup  = regexp.MustCompile("\\[([^\\]]*)\\]\\([^)]*\\)|[`*]")
@@ -35,10 +35,10 @@ func anchors(page string) map[string]bool {
 	return found
 }
 
-// A link of a page to another one, or to a heading, leads there.
-func TestLinksLead(t *testing.T) {
-	t.Parallel()
-	list := exec.CommandContext(t.Context(), "git", "ls-files", "*.md")
+// allPages returns the texts of all pages, by their path.
+func allPages(t *testing.T) map[string]string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "*.md", "llms.txt")
 	list.Dir = "../.."
 	names, err := list.Output()
 	if err != nil {
@@ -52,9 +52,57 @@ func TestLinksLead(t *testing.T) {
 		}
 		pages[name] = string(text)
 	}
+	return pages
+}
+
+// linksOf returns the targets of a page's links, without anchors of the page itself.
+func linksOf(page, text string) map[string]bool {
+	found := map[string]bool{}
+	for _, l := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		if target, _, _ := strings.Cut(l[1]+l[2], "#"); target != "" && !strings.Contains(target, "://") {
+			found[filepath.Join(filepath.Dir(page), target)] = true
+		}
+	}
+	return found
+}
+
+// Each page of docs is in both indexes: docs/README.md for people, llms.txt for programs. llms.txt has the form of llmstxt.org.
+func TestPagesAreInBothIndexes(t *testing.T) {
+	t.Parallel()
+	pages := allPages(t)
+	for _, index := range []string{"docs/README.md", "llms.txt"} {
+		listed := linksOf(index, pages[index])
+		for page := range pages {
+			if filepath.Dir(page) == "docs" && page != "docs/README.md" && !listed[page] {
+				t.Errorf("%s does not list %s: add a row to docs/README.md, then go run ./scripts/operations", index, page)
+			}
+		}
+	}
+	title, rest, _ := strings.Cut(pages["llms.txt"], "\n\n")
+	if !strings.HasPrefix(title, "# ") || !strings.HasPrefix(rest, "> ") {
+		t.Errorf("llms.txt begins with %q and %.20q, want a heading and a quotation", title, rest)
+	}
+	item, sections := regexp.MustCompile(`^- \[[^\]]+\]\([^)]+\): \S`), strings.Split(rest, "\n## ")
+	for _, section := range sections[1:] {
+		for _, line := range strings.Split(strings.TrimSpace(section), "\n")[1:] {
+			if line != "" && !item.MatchString(line) {
+				t.Errorf("llms.txt: %q is no link with a text", line)
+			}
+		}
+	}
+	if len(sections) < 4 {
+		t.Errorf("llms.txt has %d sections", len(sections)-1)
+	}
+}
+
+// A link of a page to another one, or to a heading, leads there; the file of a picture exists.
+func TestLinksLead(t *testing.T) {
+	t.Parallel()
+	pages := allPages(t)
 	links := 0
 	for name, text := range pages {
 		for _, found := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			found[1] += found[2]
 			target, anchor, _ := strings.Cut(found[1], "#")
 			if strings.Contains(found[1], "://") || strings.HasPrefix(found[1], "mailto:") {
 				continue

@@ -1,5 +1,9 @@
 -- bucket_pacer.lua: the pacer of a bucket for claim.lua and reserve.lua, with the bucket's settings, the engine's clock, the state of
 -- its downstream, its timetable and its batches.
+--
+--   …:pace  hash  slot, frac, rate, last, since: of the bucket's pacer; clock, offset, steps: of the engine's clock (see pacer.lua); down:
+--          see downstream.lua; window, drain: see timetable.lua; standbys: the idle dispatchers (see standby.lua); lease: the longest of a
+--          dispatcher; largest: the largest body; expiring: whether a job expires (see queue.lua)
 
 --#include lib/batch.lua
 --#include lib/downstream.lua

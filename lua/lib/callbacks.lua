@@ -2,10 +2,10 @@
 -- dispatcher enqueues it as a job of another bucket, and removes it once that job is admitted: see move_callbacks.lua. None is dropped or
 -- merged, so they count against the capacity of the bucket, and of the flow and the group of their jobs.
 --
---   callbacks        zset  name -> when to hand it out, by the server's clock, microseconds
---   callback_texts   hash  name -> text
---   callback_counts  hash  "f" and a flow, "g" and a group -> its number of callbacks; in a bucket with flows. It is
---                    removed with the last callback
+--   …:callbacks        zset  outcomes to send: name -> when to hand it out, by the server's clock, microseconds
+--   …:callback_texts   hash  name -> text
+--   …:callback_counts  hash  "f" and a flow, "g" and a group -> its number of callbacks; in a bucket with flows. It is
+--                      removed with the last callback
 --
 -- The name is "at epoch id": when the job ended, microseconds, the number of its claims, and its id. So a dead letter that is
 -- redriven and dies again has two. The text is "first LF second LF body":

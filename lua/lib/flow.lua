@@ -30,6 +30,10 @@
 --
 -- The turn queue is the zset due, or one zset per group: flow -> time of its turn, for each flow with jobs to
 -- send, now or later. Its times and slots are in the engine's clock (see pacer.lua).
+--
+--   …:flows  hash  flow -> its state
+--   …:flow_settings  hash  flow -> its own settings and its pause, until an operator resets them
+--   …:due:  zset  the turn queue: flow -> its turn; of flows without groups
 
 --#include lib/downstream.lua
 --#include lib/pacer.lua

@@ -10,6 +10,11 @@
 -- send, at the time that its own bounds and the first of its flows allow; and
 -- due:<group> has its flows, as due: has the flows without groups. A group that is
 -- held back is removed from due_groups, and due:<group> stays as it is.
+--
+--   …:groups  hash  group -> its state, as of a flow
+--   …:group_settings  hash  group -> its own settings and its pause, until an operator resets them
+--   …:due_groups  zset  the turn queue of the groups: group -> its turn
+--   …:due:<group>  zset  the turn queue of the flows of a group: flow -> its turn
 
 --#include lib/flow.lua
 --#include lib/pacer.lua

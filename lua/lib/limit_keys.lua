@@ -11,6 +11,11 @@
 -- Stores the string span:this:before:both, the start of the span and the numbers of keys written in it, in the previous
 -- one, and in both; then, after a space each, the same for a caller, by its digits (see callers.lua): digits:this:before:both. It expires
 -- two spans after it was written.
+--
+--   …:limit_keys:<limit>:<life>  string  how many keys of a limit there are; expires
+--   …:limit:<limit>:overflow:<tier>  string  state of the key that callers above max share; of a sliding_window_log a list; expires
+--   tundish:{l:<limit>}:keys:<life>  string  how many keys of a limit outside a bucket there are; expires
+--   tundish:{l:<limit>}:overflow:<tier>  string  state of the key that callers above max share; of a sliding_window_log a list; expires
 
 --#include lib/bits.lua
 

@@ -19,6 +19,9 @@
 -- `at` of a state is the time of its last write; nil if nothing of its rule is stored.
 -- All numbers are integers below 2^53; Go rejects limits for which they are not.
 -- As an argument of a command, such a number reaches Redis with all digits.
+--
+--   …:limit:<limit>:<key>  string  state of a limit for one caller; of a sliding_window_log a list; expires
+--   tundish:{l:<limit>}:<key>  string  state of a limit outside a bucket; of a sliding_window_log a list; expires
 
 --#include lib/token_bucket.lua
 --#include lib/sliding_window_log.lua

@@ -3,8 +3,8 @@
 --
 -- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are sent together,
 -- at most once a minute:
---   outbox  zset  "kind flow", or "kind" -> when to move it on, by the server's clock, microseconds
---   texts   hash  the same -> "moving since more first caller LF detail"
+--   …:outbox        zset  events for hooks: "kind flow", or "kind" -> when to move it on, by the server's clock, microseconds
+--   …:outbox_texts  hash  the same -> "moving since more first caller LF detail"
 --     moving  number of events being moved on, the first of them at since
 --     more    number of events after these, the first of them at first
 --     caller  the letters of the caller of the first job; for an event without a caller also without its space (see callers.lua)

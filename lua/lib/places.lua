@@ -11,6 +11,11 @@
 -- KEYS; lengths of its lists, as far as known; and the admitted jobs: pushed (priority -> ids), delayed (score, id, ...)
 -- and first_due, the earliest of these. lengths, pushed and delayed are nil or false while they are empty. In a bucket with flows it
 -- also has state and obeys (see flow.lua), known (the flow has a state), and the fields for estimate.lua.
+--
+--   …:q:<priority>:<flow>  list  ids that wait, in order; without flows the flow is ""
+--   …:later:<flow>  zset  ids of delayed jobs and retries -> due time, microseconds
+--   …:purged:<priority>:  list  ids that a purge moved out of a list and has not removed yet
+--   …:purged_later:  zset  the same, out of later
 
 --#include lib/callbacks.lua
 --#include lib/codec.lua

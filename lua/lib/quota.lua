@@ -9,7 +9,12 @@
 --
 -- A time in the future means that the clock stepped back. It is cut to the latest possible
 -- time, so that no departure waits longer than a window. The list is cut too, because otherwise the time would
--- stay as far ahead for ever.
+-- stay as far ahead for ever. The quota of a pool counts in the server's time, not the engine's: after a step forwards it lets a job go
+-- sooner by the step.
+--
+--   …:departed  list  times of the last departures of the bucket, the newest first; expires
+--   …:departed:<flow>  list  the same of a flow; expires
+--   …:departed_group:<group>  list  the same of a group; expires
 
 --#include lib/in_chunks.lua
 

@@ -3,15 +3,15 @@
 -- A result is two texts: a head (JSON, one line) and the body of the response. A dispatcher writes them (result.go of
 -- shaper/internal/codec). Scripts read neither, and add the outcomes of earlier attempts to the head of a job that is done. A bucket keeps
 -- results in
---   results  hash  id -> head LF body
---   ends     zset  id -> when it is dropped, by the server's clock, microseconds
+--   …:results      hash  id -> head LF body, kept or for a process that waits
+--   …:result_ends  zset  id -> when it is dropped, by the server's clock, microseconds
 -- and result_bytes of …:count is the sum of their sizes. There are at most `max` results, and at most `bytes` bytes. The flow with the
 -- most results, or the most bytes, whichever is short, drops its oldest ones: so a loud flow never drops the results of others.
 -- results_dropped counts these.
 -- With flows there are also the following keys; without flows they have each caller in place of a flow, by its letters (see callers.lua)
---   flows    hash  id -> "time flow": when the result was stored, and the path of its flow (see flow.lua)
---   order    zset  all of score 0, "length:flow time id": length counts the bytes of the path, and time has 16 digits
---   shares   zset  "n" flow -> number of results of the flow, negated; "b" flow -> their bytes, negated
+--   …:result_flows   hash  id -> "time flow": when the result was stored, and the path of its flow (see flow.lua)
+--   …:result_order   zset  all of score 0, "length:flow time id": length counts the bytes of the path, and time has 16 digits
+--   …:result_shares  zset  "n" flow -> number of results of the flow, negated; "b" flow -> their bytes, negated
 -- Results without a caller in a bucket without flows have none: while they are more than those of any flow, the first ones to end make
 -- room.
 --

@@ -1,7 +1,7 @@
 -- schedule.lua: the schedules of a bucket. Go (package schedule) decides what a schedule is, and when it fires. These are the steps that
 -- must be atomic.
 --
---   schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
+--   …:schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
 --                       "name:state" -> JSON, times in microseconds as texts:
 --                         v         the number of its definition: unique among all definitions of this name
 --                         due       the next fire, "0" not computed yet, "" none
@@ -9,12 +9,12 @@
 --                         manual    when an operator asked for a fire that is still pending, and manual_by
 --                         paused    since when, paused_by, paused_reason
 --                         blocked   why the job of the due fire was not admitted
---                         job, last the job of the last fire, and the time of that fire
+--                         job, last  the job of the last fire, and the time of that fire
 --                         fired, missed, skipped  numbers of fires
 --                       "name:runs" -> the outcomes of the last fires, newest first, a line of JSON each; at most RUNS
 --                       "name:made" -> if made through the API: when, a space, and the author
 --                       "name:configured" -> for such a schedule: the definition of this name in the configuration, which waits
---   schedule_due  zset  name -> when a dispatcher has something to do, or NEVER
+--   …:schedule_due  zset  name -> when a dispatcher has something to do, or NEVER
 --
 -- A fire is a table, in JSON from the dispatcher: name, v, due (of a manual one when it was asked for), at, next, manual, skip (overlap
 -- skips), job, by, and how many earlier fires are given up: missed, the first of them at first.

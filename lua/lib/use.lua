@@ -18,6 +18,8 @@
 -- The text of a call for settle.lua is "@day model input output", and the charged tokens if that is not their sum: day is the number of
 -- the day's key, from the last one. settle.lua counts no outcome without its lease, so a call counts once, however often its outcome
 -- is sent.
+--
+--   …:use:<day>  hash  caller, model and flow -> calls and tokens of the day; in buckets with the worker llm; expires
 
 --#include lib/callers.lua
 --#include lib/codes.lua

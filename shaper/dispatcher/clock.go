@@ -47,6 +47,10 @@ const maxDrift = 500 * time.Microsecond
 // A call that started at s, ended at e and saw Redis time t shows that the difference between the clocks lies in [t-e, t-s], however slow the call
 // was. The intersection over several calls is at least as exact as the fastest one, so a slow call neither hurries nor delays slots. If two intervals
 // do not touch, the clock of Redis stepped. It is safe for concurrent use.
+//
+// The dispatcher reports a step forwards to the next script, which lowers the offset of the engine's clock once per step (see lua/lib/pacer.lua). The
+// script that showed the step decides nothing: each call says until when its dispatcher expects the time to be, and a script that runs later hands out
+// nothing. A step is not found while no dispatcher runs, or while all others have no free worker.
 type clock struct {
 	mu       sync.Mutex
 	base     time.Time     // origin of our monotonic clock

@@ -1,4 +1,3 @@
-// Package store knows where the keys of a bucket are, stores its configuration in Redis, and runs scripts.
 package store
 
 import (

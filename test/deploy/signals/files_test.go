@@ -70,7 +70,8 @@ func runbooks(t *testing.T) map[string]section {
 	for _, text := range strings.Split(read(t, root+"docs/runbooks.md"), "\n### ")[1:] {
 		name, body, _ := strings.Cut(text, "\n")
 		body, _, _ = strings.Cut(body, "\n## ")
-		_, body, _ = strings.Cut(body, "```sh\n")
+		_, body, _ = strings.Cut(body, "```sh") // or ```sh live
+		_, body, _ = strings.Cut(body, "\n")
 		commands, after, _ := strings.Cut(body, "\n```\n")
 		if _, twice := found[name]; twice {
 			t.Errorf("docs/runbooks.md has two sections %s", name)
