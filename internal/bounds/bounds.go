@@ -1,6 +1,6 @@
 // Package bounds lists everything that grows with the input of callers, with its bound, the highest share of one caller, and what happens when it is
 // full. The tests compare the list with the code: they fail on a map, a cache, a list that outlives a call or a key of Redis that is missing.
-// scripts/operations generates the table of docs/guarantees.md from it.
+// scripts/operations generates the table of docs/bounds.md from it.
 package bounds
 
 import (

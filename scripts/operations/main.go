@@ -1,6 +1,7 @@
-// Program operations generates files from the operations that package httpapi describes. They are internal/httpapi/openapi.yaml, which includes
-// openapi-by-hand.yaml and openapi-by-hand-components.yaml of its folder, the tables of docs/http-api.md and docs/guarantees.md, and the keys in
-// docs/configuration.md. With -check it writes nothing, and exits with 1 if one of them is stale.
+// Program operations generates files from the code: internal/httpapi/openapi.yaml, from the operations that package httpapi describes and
+// openapi-by-hand.yaml and openapi-by-hand-components.yaml of its folder; docs/http-reference.md from openapi.yaml; docs/cli.md from the commands;
+// docs/metrics.md from the registered metrics; docs/configuration-reference.md from internal/config/reference.toml; and the table of docs/bounds.md.
+// With -check it writes nothing, and exits with 1 if one of them is stale.
 //
 //	go run ./scripts/operations
 package main
@@ -30,12 +31,12 @@ func main() {
 }
 
 func run(check bool) error {
-	for name, made := range map[string]func() ([]byte, error){generated: document, tablePage: page, referencePage: reference, boundsPage: guarantees} {
+	for name, made := range map[string]func() ([]byte, error){generated: document, endpointsPage: endpoints, commandsPage: commands, metricsPage: metrics, referencePage: reference, boundsPage: shares} {
 		text, err := made()
 		if err != nil {
 			return err
 		}
-		there, err := os.ReadFile(name) //nolint:gosec // one of four constants
+		there, err := os.ReadFile(name) //nolint:gosec // one of six constants
 		switch {
 		case err == nil && bytes.Equal(there, text):
 		case check:
