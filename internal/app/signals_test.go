@@ -119,7 +119,7 @@ func TestSignalsNameMetricsThatExist(t *testing.T) {
 	for where, text := range texts {
 		for _, name := range metricName.FindAllString(text, -1) {
 			named++
-			if strings.HasSuffix(name, "_") { // such as tundish_<version>: no metric
+			if strings.HasSuffix(name, "_") || name == "tundish_api" { // such as tundish_<version>, and a generated client: no metrics
 				continue
 			}
 			if !known[base(name, known)] {

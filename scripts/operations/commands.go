@@ -26,9 +26,9 @@ before it drops something. A command that has ` + "`--server`" + ` is a client o
 
 // commandWriter writes the page of commands.
 type commandWriter struct {
-	text   strings.Builder
-	uses   map[string]int
-	seen   map[string]string   // commands of the first program, which the second one may have too
+	text strings.Builder
+	uses map[string]int
+	seen map[string]string // commands of the first program, which the second one may have too
 }
 
 // commands is the page of commands.
