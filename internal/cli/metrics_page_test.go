@@ -17,7 +17,7 @@ import (
 func exposed(t *testing.T, addr string) map[string]string {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/metrics", http.NoBody))(t)
-	resp := must.Get(http.DefaultClient.Do(req))(t)
+	resp := must.Get(http.DefaultClient.Do(req))(t) //nolint:bodyclose // closed below
 	defer resp.Body.Close()
 	found := map[string]string{}
 	for _, line := range regexp.MustCompile(`(?m)^# TYPE (tundish_\w+) (\w+)$`).FindAllStringSubmatch(string(must.Get(io.ReadAll(resp.Body))(t)), -1) {
