@@ -161,14 +161,14 @@ http {
 // nginxOfDocs are the lines for nginx that the docs have.
 func nginxOfDocs(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operating.md")
+	page, err := os.ReadFile("../docs/console.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(page), "```nginx\n")
 	lines, _, found := strings.Cut(rest, "```")
 	if !found || !strings.Contains(lines, "10.0.3.8:8081") {
-		t.Fatal("docs/operating.md has no lines for nginx")
+		t.Fatal("docs/console.md has no lines for nginx")
 	}
 	return lines
 }

@@ -69,7 +69,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		return nil, errors.Join(err, conn.Close())
 	}
 	d := &daemon{tracing: tracing, config: cfg, source: src, log: log, redis: conn, registry: telemetry.NewRegistry(), notify: newNotifier(src.options.Env, log)}
-	d.countRefusedKeys()
+	d.wrongKeys, d.forbidden = newRefusedKeys(d.registry)
 	d.inForce.Store(newApplied(cfg))
 	client := producer.Config{
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches, Tracer: tracing.Provider(),
@@ -118,17 +118,18 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 	return d, nil
 }
 
-// countRefusedKeys makes the counters of requests whose key is unknown or lacks a right.
-func (d *daemon) countRefusedKeys() {
-	d.wrongKeys = prometheus.NewCounter(prometheus.CounterOpts{
+// newRefusedKeys registers the counters of requests whose key is unknown or lacks a right.
+func newRefusedKeys(reg prometheus.Registerer) (wrong prometheus.Counter, forbidden *prometheus.CounterVec) {
+	wrong = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tundish_http_wrong_keys_total",
 		Help: "Requests and logins that showed an API key which the server does not know.",
 	})
-	d.forbidden = prometheus.NewCounterVec(prometheus.CounterOpts{
+	forbidden = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tundish_http_forbidden_total",
 		Help: "Requests for which the API key lacks a right, by the name of the key.",
 	}, []string{"key"})
-	d.registry.MustRegister(d.wrongKeys, d.forbidden)
+	reg.MustRegister(wrong, forbidden)
+	return wrong, forbidden
 }
 
 // programOf is the name of a daemon in traces.

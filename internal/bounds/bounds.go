@@ -1,6 +1,6 @@
 // Package bounds lists everything that grows with the input of callers, with its bound, the highest share of one caller, and what happens when it is
 // full. The tests compare the list with the code: they fail on a map, a cache, a list that outlives a call or a key of Redis that is missing.
-// scripts/operations generates the table of docs/guarantees.md from it.
+// scripts/operations generates the table of docs/bounds.md from it.
 package bounds
 
 import (
@@ -71,7 +71,7 @@ var All = []Bound{
 	{"failures", "flows whose failures are logged apart", 1024, "shaper/dispatcher/outcome_log.go: failureLogFlows", "process and bucket", Free, "others share one line"},
 	{"reasons", "reasons of attempts in metrics", 64, "shaper/internal/metrics/reason.go: maxReasons", "process", Free, "others count as one"},
 	{"processes", "processes that report", 1000, "lua/beat.lua: MOST", "fleet", "all: programs of the operator", "further ones are not seen"},
-	{"audit", "records of the audit", 0, "64 MiB of changes, 64 MiB begun, 8 MiB that changed nothing, 8 MiB of logins", "fleet", "see [operating](operating.md#who-changed-what)", "the oldest one of its author and class goes, or of the author that holds the most"},
+	{"audit", "records of the audit", 0, "64 MiB of changes, 64 MiB begun, 8 MiB that changed nothing, 8 MiB of logins", "fleet", "see [the audit](audit.md)", "the oldest one of its author and class goes, or of the author that holds the most"},
 }
 
 // Table is the list as a table of Markdown, without its head.

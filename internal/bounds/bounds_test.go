@@ -94,8 +94,8 @@ func TestBoundsAreThoseOfTheCode(t *testing.T) {
 // The table of the page is made of the list.
 func TestThePageIsNotStale(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(root + "/docs/guarantees.md"))(t)
+	text := must.Get(os.ReadFile(root + "/docs/bounds.md"))(t)
 	if !strings.Contains(string(text), bounds.Head+bounds.Table()) {
-		t.Error("the table of docs/guarantees.md is stale: run go run ./scripts/operations")
+		t.Error("the table of docs/bounds.md is stale: run go run ./scripts/operations")
 	}
 }

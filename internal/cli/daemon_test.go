@@ -160,7 +160,7 @@ func TestRunWithTheEmbeddedStore(t *testing.T) {
 	command(t.Context(), p.env, "", "producer send nosuch 1").want(t, 4, "unknown-bucket")
 	command(t.Context(), p.env, "", "producer send webhooks 1 --method BREW").want(t, 2, "method")
 	command(t.Context(), p.env, "", "producer load nosuch --jobs 3").want(t, 4, "404 unknown-bucket", `producer: unknown-bucket: bucket "nosuch" is not configured at http://`, ": is the name right, and --server?")
-	must.Equal(t, status(t, p.ops, "/metrics"), http.StatusOK, "/metrics answers")
+	wantDocumented(t, p.ops, p.api)
 
 	must.Equal(t, daemon.end(), 0, "the exit code is")
 	for _, text := range []string{

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,43 +30,60 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// operatorRow is a row of the table of docs/http-api.md.
+// operatorRow is a command with the endpoints that it calls.
 type operatorRow struct {
 	command   string   // "" of an endpoint without one
 	endpoints []string // none of a command without one
 	role      string
 }
 
-func operatorTable(t *testing.T) []operatorRow {
+// operatorTable returns a row for each command of the dispatcher, and for each endpoint without one.
+func operatorTable(t *testing.T) (rows []operatorRow) {
 	t.Helper()
-	text := must.Get(os.ReadFile("../../docs/http-api.md"))(t)
-	_, table, found := strings.Cut(string(text), "| command | endpoint below `/v1` | role |\n|---|---|---|\n")
-	if !found {
-		t.Fatal("docs/http-api.md has no such table")
-	}
-	table, after, _ := strings.Cut(table, "<!--")
-	_, local, _ := strings.Cut(after, "| command | why |\n|---|---|\n")
-	local, _, _ = strings.Cut(local, "\n\n")
-	quoted := regexp.MustCompile("`([^`]+)`")
-	var rows []operatorRow
-	for line := range strings.Lines(table) {
-		cells := strings.Split(line, "|")
-		must.Be(t, len(cells), 5, "not a row of three cells: %s", line)
-		row := operatorRow{role: strings.TrimSpace(cells[3])}
-		if name := quoted.FindStringSubmatch(cells[1]); name != nil {
-			row.command = name[1]
+	for _, op := range httpapi.Operations() {
+		if op.Beside || !slices.Contains(op.Tags, "operator") {
+			continue
 		}
-		for _, endpoint := range quoted.FindAllStringSubmatch(cells[2], -1) {
-			row.endpoints = append(row.endpoints, endpoint[1])
+		roles := make([]string, len(op.Roles))
+		for i, role := range op.Roles {
+			roles[i] = string(role)
 		}
-		rows = append(rows, row)
+		endpoint := op.Method + " " + strings.TrimPrefix(op.Path, "/v1")
+		if len(op.Commands) == 0 {
+			rows = append(rows, operatorRow{endpoints: []string{endpoint}, role: strings.Join(roles, ", ")})
+		}
+		for _, command := range op.Commands {
+			at := slices.IndexFunc(rows, func(row operatorRow) bool { return row.command == command })
+			if at < 0 {
+				rows = append(rows, operatorRow{command, []string{endpoint}, strings.Join(roles, ", ")})
+				continue
+			}
+			rows[at].endpoints = append(rows[at].endpoints, endpoint)
+		}
 	}
-	for line := range strings.Lines(local) {
-		if name := quoted.FindStringSubmatch(line); name != nil {
-			rows = append(rows, operatorRow{command: name[1]})
+	for _, cmd := range dispatcherCommands() {
+		if cmd.Flag("server") == nil {
+			rows = append(rows, operatorRow{command: strings.TrimPrefix(cmd.CommandPath(), "dispatcher ")})
 		}
 	}
 	return rows
+}
+
+// dispatcherCommands are the commands of the dispatcher that do something.
+func dispatcherCommands() (list []*cobra.Command) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, child := range cmd.Commands() {
+			if !child.Hidden { // a former name
+				walk(child)
+			}
+		}
+		if !cmd.HasSubCommands() {
+			list = append(list, cmd)
+		}
+	}
+	walk(cli.Commands()[0])
+	return list
 }
 
 // operatorEndpoints are the operator's endpoints of openapi.yaml with their roles. A test of package httpapi holds that file and
@@ -106,41 +124,33 @@ var operatorEndpoints = sync.OnceValues(func() (map[string]string, error) {
 	return endpoints, nil
 })
 
-// The table of docs/http-api.md has every command and every endpoint, and no others.
+// Each command calls the endpoints that the operations name, and each endpoint is one of openapi.yaml, with its role. docs/cli.md lists each command, and
+// docs/http-reference.md each endpoint.
 func TestOperatorTable(t *testing.T) {
 	t.Parallel()
-	rows := operatorTable(t)
+	page, reference := string(must.Get(os.ReadFile("../../docs/cli.md"))(t)), string(must.Get(os.ReadFile("../../docs/http-reference.md"))(t))
 	endpoints := must.Get(operatorEndpoints())(t)
 	var listed, commands, shown, served []string
-	for _, row := range rows {
+	for _, row := range operatorTable(t) {
 		if row.command != "" {
 			listed = append(listed, row.command)
 		}
 		for _, endpoint := range row.endpoints {
 			if endpoints[endpoint] != row.role {
-				t.Errorf("%s needs the role %q, and the table says %q", endpoint, endpoints[endpoint], row.role)
+				t.Errorf("%s needs the role %q, and its operation says %q", endpoint, endpoints[endpoint], row.role)
 			}
 			shown = append(shown, endpoint)
-		}
-	}
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		for _, child := range cmd.Commands() {
-			if !child.Hidden { // a former name
-				walk(child)
+			if method, path, _ := strings.Cut(endpoint, " "); !strings.Contains(reference, "\n### `"+method+" /v1"+path+"`\n") {
+				t.Errorf("docs/http-reference.md lacks %s", endpoint)
 			}
 		}
-		if cmd.HasSubCommands() {
-			return
-		}
-		name := strings.TrimPrefix(cmd.CommandPath(), "dispatcher ")
-		commands = append(commands, name)
-		at := slices.IndexFunc(rows, func(row operatorRow) bool { return row.command == name })
-		if takes := cmd.Flag("server") != nil; at >= 0 && takes != (rows[at].endpoints != nil) {
-			t.Errorf("%s takes --server: %t, and the table says %t", name, takes, !takes)
+	}
+	for _, cmd := range dispatcherCommands() {
+		commands = append(commands, strings.TrimPrefix(cmd.CommandPath(), "dispatcher "))
+		if !strings.Contains(page, "\n### `"+strings.TrimSuffix(cmd.UseLine(), " [flags]")+"`\n") {
+			t.Errorf("docs/cli.md lacks %s", cmd.UseLine())
 		}
 	}
-	walk(cli.Commands()[0])
 	for endpoint := range endpoints {
 		served = append(served, endpoint)
 	}
@@ -148,8 +158,8 @@ func TestOperatorTable(t *testing.T) {
 	slices.Sort(commands)
 	slices.Sort(served)
 	slices.Sort(shown)
-	must.Equal(t, cmp.Diff(commands, listed), "", "commands (-there are +in the table):")
-	must.Equal(t, cmp.Diff(served, slices.Compact(shown)), "", "endpoints (-served +in the table):")
+	must.Equal(t, cmp.Diff(commands, listed), "", "commands (-there are +that operations name or that have no --server):")
+	must.Equal(t, cmp.Diff(served, slices.Compact(shown)), "", "endpoints (-served +of operations):")
 }
 
 // operatorRuns are the arguments with which TestOperatorsNeedNoRedis runs each command.
@@ -183,30 +193,39 @@ var operatorRuns = map[string][]string{
 	"dead drop":    {"plain --cause permanent --dry-run", "plain dead3 --yes", "plain --all --yes"},
 }
 
-// The first block of each section of docs/runbooks.md shows why an alert fires: at night somebody types all of it. It changes nothing.
+// The first block of each section of the runbooks shows why an alert fires: at night somebody types all of it. It changes nothing.
 func TestRunbooksLookBeforeTheyAct(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/runbooks.md")
-	if err != nil {
-		t.Fatal(err)
+	pages, err := filepath.Glob("../../docs/runbooks*.md")
+	if err != nil || len(pages) < 2 {
+		t.Fatalf("found the pages %q: %v", pages, err)
 	}
-	rows, looks := operatorTable(t), []string{"doctor", "health", "config check", "config print"}
-	for _, section := range strings.Split(string(page), "\n#")[1:] {
-		title, _, _ := strings.Cut(section, "\n")
-		_, block, _ := strings.Cut(section, "```sh\n")
-		block, _, _ = strings.Cut(block, "```")
-		for line := range strings.Lines(block) {
-			command, ours := strings.CutPrefix(strings.TrimSpace(line), "bin/dispatcher ")
-			if !ours || strings.HasSuffix(command, " --dry-run") {
-				continue
+	rows, looks, blocks := operatorTable(t), []string{"doctor", "health", "config check", "config print"}, 0
+	for _, name := range pages {
+		for _, section := range strings.Split(string(must.Get(os.ReadFile(name))(t)), "\n#")[1:] {
+			title, _, _ := strings.Cut(section, "\n")
+			_, block, _ := strings.Cut(section, "```sh")
+			_, block, _ = strings.Cut(block, "\n") // what follows the language on its line
+			block, _, found := strings.Cut(block, "```")
+			if found {
+				blocks++
 			}
-			means := func(name string) bool { return command == name || strings.HasPrefix(command, name+" ") }
-			at := slices.IndexFunc(rows, func(row operatorRow) bool { return row.command != "" && means(row.command) })
-			changes := at < 0 || slices.ContainsFunc(rows[at].endpoints, func(endpoint string) bool { return !strings.HasPrefix(endpoint, "GET ") })
-			if changes && !slices.ContainsFunc(looks, means) {
-				t.Errorf("%s: the block that shows why has %q, which is not known to change nothing", title, line)
+			for line := range strings.Lines(block) {
+				command, ours := strings.CutPrefix(strings.TrimSpace(line), "bin/dispatcher ")
+				if !ours || strings.HasSuffix(command, " --dry-run") {
+					continue
+				}
+				means := func(name string) bool { return command == name || strings.HasPrefix(command, name+" ") }
+				at := slices.IndexFunc(rows, func(row operatorRow) bool { return row.command != "" && means(row.command) })
+				changes := at < 0 || slices.ContainsFunc(rows[at].endpoints, func(endpoint string) bool { return !strings.HasPrefix(endpoint, "GET ") })
+				if changes && !slices.ContainsFunc(looks, means) {
+					t.Errorf("%s: %s: the block that shows why has %q, which is not known to change nothing", name, title, line)
+				}
 			}
 		}
+	}
+	if blocks < 20 {
+		t.Errorf("the runbooks have %d blocks of commands", blocks)
 	}
 }
 

@@ -187,7 +187,7 @@ func adviseOnFlows(advise func(string, ...any), p place, b Bucket) {
 	}
 }
 
-// swiftPayload is the size up to which no script takes 5 ms (docs/guarantees.md).
+// swiftPayload is the size up to which no script takes 5 ms (docs/benchmarks.md).
 const swiftPayload = 3 << 19
 
 // flowShare is how many failing flows a bucket tolerates with the bounds that an advice names.

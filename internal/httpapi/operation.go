@@ -11,7 +11,7 @@ import (
 )
 
 // Operation is an operation of the operator's API, described once. It is the source of its route, its part of openapi.yaml (scripts/operations), its row
-// in docs/http-api.md, and the request by which a program calls it.
+// in docs/http-reference.md, and the request by which a program calls it.
 //
 // The fields of In are the input: each a member of the body, or with the tag in:"path" or in:"query" a parameter. See field. Out is the response; its
 // method Status, if it has one, returns the status, which is 200 otherwise. The comments of both types are their descriptions.

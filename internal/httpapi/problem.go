@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -296,4 +297,21 @@ func fieldErrors(err error) []*shaper.FieldError {
 		return []*shaper.FieldError{f}
 	}
 	return []*shaper.FieldError{{Field: bodyField, Reason: err.Error()}}
+}
+
+// ProblemCode is a code of a problem, for the docs.
+type ProblemCode struct {
+	Code   string
+	Status int
+	Title  string
+}
+
+// ProblemCodes returns every code, by status and name.
+func ProblemCodes() []ProblemCode {
+	list := make([]ProblemCode, 0, len(kinds))
+	for c, kind := range kinds {
+		list = append(list, ProblemCode{string(c), kind.status, kind.title})
+	}
+	slices.SortFunc(list, func(a, b ProblemCode) int { return cmp.Or(a.Status-b.Status, strings.Compare(a.Code, b.Code)) })
+	return list
 }

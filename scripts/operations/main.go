@@ -1,6 +1,7 @@
-// Program operations generates files from the operations that package httpapi describes. They are internal/httpapi/openapi.yaml, which includes
-// openapi-by-hand.yaml and openapi-by-hand-components.yaml of its folder, the tables of docs/http-api.md and docs/guarantees.md, and the keys in
-// docs/configuration.md. It also generates docs/redis-keys.md from the headers of the scripts in lua, and llms.txt from docs/README.md.
+// Program operations generates files from the code: internal/httpapi/openapi.yaml, from the operations that package httpapi describes and
+// openapi-by-hand.yaml and openapi-by-hand-components.yaml of its folder; docs/http-reference.md from openapi.yaml; docs/cli.md from the commands;
+// docs/metrics.md from the registered metrics; docs/configuration-reference.md from internal/config/reference.toml; the table of docs/bounds.md;
+// docs/redis-keys.md from the headers of the scripts in lua; and llms.txt from docs/README.md.
 // With -check it writes nothing, and exits with 1 if one of them is stale.
 //
 //	go run ./scripts/operations
@@ -10,18 +11,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"reflect"
-
-	"go.yaml.in/yaml/v3"
-
-	"github.com/tundish-io/tundish/internal/httpapi"
-	"github.com/tundish-io/tundish/shaper"
 )
-
-const generated = "internal/httpapi/openapi.yaml"
-
-// byHand is one document in two files: its paths, then its components.
-var byHand = [...]string{"internal/httpapi/openapi-by-hand.yaml", "internal/httpapi/openapi-by-hand-components.yaml"}
 
 func main() {
 	if err := run(len(os.Args) > 1 && os.Args[1] == "-check"); err != nil {
@@ -31,7 +21,7 @@ func main() {
 }
 
 func run(check bool) error {
-	for name, made := range map[string]func() ([]byte, error){generated: document, tablePage: page, referencePage: reference, boundsPage: guarantees, keysPage: keysOfRedis, llmsPage: llms} {
+	for name, made := range map[string]func() ([]byte, error){generated: document, endpointsPage: endpoints, commandsPage: commands, metricsPage: metrics, referencePage: reference, boundsPage: shares, keysPage: keysOfRedis, llmsPage: llms} {
 		text, err := made()
 		if err != nil {
 			return err
@@ -48,49 +38,4 @@ func run(check bool) error {
 		}
 	}
 	return nil
-}
-
-// document is the whole of openapi.yaml.
-func document() ([]byte, error) {
-	var source []byte
-	for _, name := range byHand {
-		part, err := os.ReadFile(name) //nolint:gosec // one of two constants
-		if err != nil {
-			return nil, err
-		}
-		source = append(source, part...)
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(source, &doc); err != nil {
-		return nil, err
-	}
-	root := doc.Content[0]
-	paths, schemas := get(root, "paths"), get(get(root, "components"), "schemas")
-	s, err := newSchemas(schemas)
-	if err != nil {
-		return nil, err
-	}
-	s.settings("BucketPatch", "Setting", reflect.TypeFor[shaper.Bucket]())
-	s.settings("PoolPatch", "PoolSetting", reflect.TypeFor[shaper.Pool]())
-	for _, op := range httpapi.Operations() {
-		item := get(paths, op.Path)
-		if item == nil {
-			item = mapping()
-			put(paths, op.Path, item)
-		}
-		operation, err := s.operation(op)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", op.ID, err)
-		}
-		put(item, lower(op.Method), operation)
-	}
-	s.write()
-	var out bytes.Buffer
-	out.WriteString("# Made by go run ./scripts/operations, of openapi-by-hand.yaml and of the operations in *_operations.go.\n")
-	e := yaml.NewEncoder(&out)
-	e.SetIndent(2)
-	if err := e.Encode(&doc); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), e.Close()
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 
@@ -10,8 +10,14 @@ import (
 )
 
 const (
-	referencePage = "docs/configuration.md"
-	referenceHead = "## Every key\n\n<!-- made by go run ./scripts/operations -->\n"
+	referencePage = "docs/configuration-reference.md"
+	referenceHead = `# Configuration reference
+
+<!-- made by go run ./scripts/operations -->
+
+Every key, its default, its range and its meaning. ` + "`dispatcher config reference`" + ` prints the same as a file. [Configuration](configuration.md) has the kinds of
+values, where values come from, and what a reload changes.
+`
 )
 
 var (
@@ -21,26 +27,25 @@ var (
 	proseLine = regexp.MustCompile(`^#(?:\s(.*))?$`)
 )
 
-// reference returns the page on the configuration, with every key at its end: the content of internal/config/reference.toml, as a table of keys for each
-// table of the file, and the comments between them as text.
+// otherDefault is a default that a comment gives, where the file has an example.
+var otherDefault = regexp.MustCompile(`(?:^|[;.,] )?default: ("[^"]*"|\[\]|\d+|the limit's number)[;.,]? ?`)
+
+// reference returns the page with every key: the content of internal/config/reference.toml, as a table of keys for each table of the file, and the
+// comments between them as text. What its first comment and its warnings say is for readers of that file.
 func reference() ([]byte, error) {
-	content, err := os.ReadFile(referencePage)
-	if err != nil {
-		return nil, err
-	}
-	before, _, found := strings.Cut(string(content), referenceHead)
-	if !found {
-		return nil, fmt.Errorf("%s lacks the lines %q, behind which the keys stand", referencePage, referenceHead)
-	}
 	r := &referenceWriter{}
-	for number, line := range strings.Split(config.Reference, "\n") {
-		if number > 0 && !r.line(line) { // the first is the title
-			return nil, fmt.Errorf("internal/config/reference.toml:%d: is neither a table, a key, nor a comment: %s", number+1, line)
+	_, content, found := strings.Cut(config.Reference, "\n\n")
+	if !found {
+		return nil, errors.New("internal/config/reference.toml: has no comment of its own")
+	}
+	for number, line := range strings.Split(content, "\n") {
+		if !strings.HasPrefix(line, "# !!!") && !r.line(line) {
+			return nil, fmt.Errorf("internal/config/reference.toml: line %d behind its comment is neither a table, a key, nor a comment: %s", number+1, line)
 		}
 	}
 	r.endTable()
 	r.endProse()
-	return []byte(before + referenceHead + r.page.String()), nil
+	return []byte(referenceHead + r.page.String()), nil
 }
 
 // referenceWriter turns a commented file into text, line by line.
@@ -50,6 +55,8 @@ type referenceWriter struct {
 	heading string   // of the rows
 	about   string   // the text below the heading
 	rows    []string // of keys that are not written yet
+	buckets int      // tables of buckets: the keys of the first one are those of all
+	skips   bool     // the keys that follow
 }
 
 // line adds a line, and reports whether the page can show it.
@@ -61,15 +68,23 @@ func (r *referenceWriter) line(line string) bool {
 		r.endProse()
 	case table != nil:
 		r.endTable()
+		if table[1] == "[[buckets]]" {
+			if r.buckets++; r.buckets > 1 {
+				r.skips = true // an example of the table below it
+				return true
+			}
+		}
+		r.skips = false
 		r.heading, r.about = table[1], table[2]
 		if len(r.prose) > 0 { // text above a table is about the table
-			fmt.Fprintf(&r.page, "\n### `%s`\n", r.heading)
+			fmt.Fprintf(&r.page, "\n## `%s`\n", r.heading)
 			r.heading = ""
 			r.endProse()
 		}
+	case (key != nil || more != nil) && r.skips:
 	case key != nil:
 		r.endProse()
-		r.rows = append(r.rows, fmt.Sprintf("| `%s` | `%s` | %s |", key[1], strings.ReplaceAll(key[2], "|", `\|`), cell(key[3])))
+		r.rows = append(r.rows, rowOf(key[1], key[2], key[3]))
 	case more != nil && len(r.rows) > 0:
 		last := &r.rows[len(r.rows)-1]
 		*last = strings.TrimSuffix(*last, " |") + ". " + cell(more[1]) + " |"
@@ -87,13 +102,13 @@ func (r *referenceWriter) line(line string) bool {
 // endTable writes the rows that there are, below their heading.
 func (r *referenceWriter) endTable() {
 	if r.heading != "" {
-		fmt.Fprintf(&r.page, "\n### `%s`\n", r.heading)
+		fmt.Fprintf(&r.page, "\n## `%s`\n", r.heading)
 	}
 	if r.about != "" {
 		fmt.Fprintf(&r.page, "\n%s%s.\n", strings.ToUpper(r.about[:1]), r.about[1:])
 	}
 	if len(r.rows) > 0 {
-		fmt.Fprintf(&r.page, "\n| key | in the file | meaning |\n|---|---|---|\n%s\n", strings.Join(r.rows, "\n"))
+		fmt.Fprintf(&r.page, "\n| key | default | meaning |\n|---|---|---|\n%s\n", strings.Join(r.rows, "\n"))
 	}
 	r.heading, r.about, r.rows = "", "", nil
 }
@@ -104,6 +119,18 @@ func (r *referenceWriter) endProse() {
 		fmt.Fprintf(&r.page, "\n%s\n", text)
 	}
 	r.prose = nil
+}
+
+// rowOf returns the row of a key. Where the file has an example, its comment has the default.
+func rowOf(key, value, comment string) string {
+	standard, example := "`"+strings.ReplaceAll(value, "|", `\|`)+"`", ""
+	if other := otherDefault.FindStringSubmatch(comment); other != nil {
+		standard, example = "`"+other[1]+"`", "; such as `"+value+"`"
+		comment = strings.TrimSpace(strings.Replace(comment, other[0], "", 1))
+	} else if rest, is := strings.CutPrefix(comment, "required"); is {
+		standard, example, comment = "required", "; such as `"+value+"`", strings.TrimLeft(rest, ";:,. ")
+	}
+	return fmt.Sprintf("| `%s` | %s | %s%s |", key, standard, cell(comment), strings.ReplaceAll(example, "|", `\|`))
 }
 
 // cell formats a text for a table.

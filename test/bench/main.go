@@ -1,5 +1,5 @@
 // Command bench compares Tundish with asynq and redis_rate, all on the same Redis in the same
-// run, and prints ratios. It measures the figures of docs/comparison.md and docs/guarantees.md:
+// run, and prints ratios. It measures the figures of docs/benchmarks.md:
 //
 //   - jobs a second into a bucket with one token bucket and a bound. There are 64 and 512
 //     callers and payloads of 256 bytes; asynq's Client.Enqueue is the measure

@@ -16,7 +16,7 @@ import (
 	"github.com/tundish-io/tundish/test/harness"
 )
 
-// TestCapacity prints what a job costs Redis, the producer and the dispatchers, by payload, requests and flows: the table of docs/capacity.md. It judges
+// TestCapacity prints what a job costs Redis, the producer and the dispatchers, by payload, requests and flows: a table of docs/benchmarks.md. It judges
 // nothing but that all jobs arrive: its numbers are of the machine that runs it.
 func TestCapacity(t *testing.T) {
 	const seconds = 10

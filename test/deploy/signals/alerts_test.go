@@ -20,44 +20,45 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 		if a.Annotations["summary"] == "" {
 			t.Errorf("%s has no summary", a.Alert)
 		}
-		if want := runbookURL + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
-			t.Errorf("%s leads to %q, want %s", a.Alert, a.Annotations["runbook_url"], want)
-		}
 		s, ok := sections[a.Alert]
 		if !ok {
-			t.Errorf("docs/runbooks.md has no section %s", a.Alert)
+			t.Errorf("the runbooks have no section %s", a.Alert)
 			continue
+		}
+		if want := runbookURL + s.page + "#" + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s leads to %q, want %s", a.Alert, a.Annotations["runbook_url"], want)
+		}
+		if s.severity != a.Labels["severity"] {
+			t.Errorf("docs/%s: %s has the severity %q, want %q", s.page, a.Alert, s.severity, a.Labels["severity"])
 		}
 		delete(sections, a.Alert)
 		if len(s.commands) != 3 || slices.ContainsFunc(s.commands, func(line string) bool {
 			return !strings.HasPrefix(line, "bin/dispatcher ") && !strings.HasPrefix(line, "curl ")
 		}) {
-			t.Errorf("docs/runbooks.md: %s has the commands %q, want three", a.Alert, s.commands)
+			t.Errorf("docs/%s: %s has the commands %q, want three", s.page, a.Alert, s.commands)
 		}
 		if s.after == "" {
-			t.Errorf("docs/runbooks.md: %s does not say what to change", a.Alert)
+			t.Errorf("docs/%s: %s does not say what to change", s.page, a.Alert)
 		}
 	}
 	for name := range sections {
-		t.Errorf("docs/runbooks.md has a section %s, and there is no such alert", name)
+		t.Errorf("the runbooks have a section %s, and there is no such alert", name)
 	}
 }
 
-// The page for operators lists each alert once, with its runbook.
-func TestOperatingListsAlerts(t *testing.T) {
+// The index of the runbooks lists each alert once, with its page and its severity.
+func TestIndexListsAlerts(t *testing.T) {
 	t.Parallel()
+	sections := runbooks(t)
 	var listed, want []string
-	for _, row := range regexp.MustCompile(`(?m)^\| \[(Tundish\w+)\]\(runbooks\.md#(\w+)\) \|`).FindAllStringSubmatch(read(t, root+"docs/operating.md"), -1) {
-		listed = append(listed, row[1])
-		if row[2] != strings.ToLower(row[1]) {
-			t.Errorf("docs/operating.md: %s leads to the runbook of %s", row[1], row[2])
-		}
+	for _, row := range regexp.MustCompile(`(?m)^\| \[(Tundish\w+)\]\((runbooks-\w+\.md#\w+)\) \| (\w+) \|`).FindAllStringSubmatch(read(t, root+"docs/runbooks.md"), -1) {
+		listed = append(listed, row[1]+" "+row[2]+" "+row[3])
 	}
 	for _, a := range alerts(t) {
-		want = append(want, a.Alert)
+		want = append(want, a.Alert+" "+sections[a.Alert].page+"#"+strings.ToLower(a.Alert)+" "+a.Labels["severity"])
 	}
 	if !slices.Equal(listed, want) {
-		t.Errorf("docs/operating.md lists %q\nwant the alerts of alerts.yaml, in their order: %q", listed, want)
+		t.Errorf("docs/runbooks.md lists %q\nwant the alerts of alerts.yaml, in their order: %q", listed, want)
 	}
 }
 

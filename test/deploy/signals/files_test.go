@@ -16,7 +16,7 @@ import (
 const (
 	root       = "../../../"
 	prometheus = root + "deploy/prometheus/"
-	runbookURL = "https://github.com/tundish-io/tundish/blob/main/docs/runbooks.md#"
+	runbookURL = "https://github.com/tundish-io/tundish/blob/main/docs/"
 )
 
 // alert is a rule of alerts.yaml.
@@ -57,8 +57,13 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// section is one of runbooks.md.
+// runbookPages are the pages with the runbooks. docs/runbooks.md is their index.
+var runbookPages = []string{"runbooks-platform.md", "runbooks-jobs.md", "runbooks-receivers.md"}
+
+// section is one of a page of runbooks.
 type section struct {
+	page     string
+	severity string
 	commands []string
 	after    string // the text behind the commands: what to change
 }
@@ -67,16 +72,19 @@ type section struct {
 func runbooks(t *testing.T) map[string]section {
 	t.Helper()
 	found := map[string]section{}
-	for _, text := range strings.Split(read(t, root+"docs/runbooks.md"), "\n### ")[1:] {
-		name, body, _ := strings.Cut(text, "\n")
-		body, _, _ = strings.Cut(body, "\n## ")
-		_, body, _ = strings.Cut(body, "```sh") // or ```sh live
-		_, body, _ = strings.Cut(body, "\n")
-		commands, after, _ := strings.Cut(body, "\n```\n")
-		if _, twice := found[name]; twice {
-			t.Errorf("docs/runbooks.md has two sections %s", name)
+	for _, page := range runbookPages {
+		for _, text := range strings.Split(read(t, root+"docs/"+page), "\n### ")[1:] {
+			name, body, _ := strings.Cut(text, "\n")
+			body, _, _ = strings.Cut(body, "\n## ")
+			severity, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(body), "**"), ".**")
+			_, body, _ = strings.Cut(body, "```sh") // or ```sh live
+			_, body, _ = strings.Cut(body, "\n")
+			commands, after, _ := strings.Cut(body, "\n```\n")
+			if _, twice := found[name]; twice {
+				t.Errorf("the runbooks have two sections %s", name)
+			}
+			found[name] = section{page, strings.ToLower(severity), strings.Split(commands, "\n"), strings.TrimSpace(after)}
 		}
-		found[name] = section{strings.Split(commands, "\n"), strings.TrimSpace(after)}
 	}
 	return found
 }

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tundish-io/tundish/internal/httpapi"
+)
+
+const (
+	endpointsPage = "docs/http-reference.md"
+	endpointsHead = `# HTTP reference
+
+<!-- made by go run ./scripts/operations -->
+
+Every operation, field and code of the HTTP API, from [openapi.yaml](../internal/httpapi/openapi.yaml), which also has the schemas of requests and responses.
+Both servers serve that file at ` + "`/openapi.yaml`" + `. The [guide](http-api.md) shows how to use the API.
+
+Each operation names the server that has it, the roles of which a key needs one, and the command that calls it. The role ` + "`admin`" + ` may do everything. A producer has
+the operators' operations too with ` + "`producer.operator_api = true`" + `. The query names a flow or a
+group: ` + "`/flow?flow=acme`" + `, with ` + "`&group=eu`" + ` in a bucket with groups. Percent-encode the name: the flow ` + "`a/b c`" + ` is ` + "`?flow=a%2Fb%20c`" + `. The name may be any
+text. Clients and proxies rewrite paths with names such as ` + "`..` or `a/b`" + `, and leave the query as it is. An id of a job is in the path: behind nginx, give ` + "`proxy_pass`" + `
+no path of its own, or ids with ` + "`/`" + ` are not found.
+`
+)
+
+// sentenceEnd is the end of a sentence, and not of an abbreviation or a row of dots.
+var sentenceEnd = regexp.MustCompile("[^.]\\. [A-Z`]")
+
+// apiOperation is one operation of openapi.yaml.
+type apiOperation struct {
+	Tags        []string
+	Security    []struct{ Key []string }
+	ID          string `yaml:"operationId"`
+	Summary     string
+	Description string
+	Deprecated  bool
+	Parameters  []struct {
+		Ref      string `yaml:"$ref"`
+		Name, In string
+	}
+	RequestBody struct {
+		Content map[string]struct{ Schema schemaRef }
+	} `yaml:"requestBody"`
+	method, path string
+}
+
+type schemaRef struct {
+	Ref        string `yaml:"$ref"`
+	Type       any
+	Items      *schemaRef
+	Properties yaml.Node
+}
+
+// endpoints is the page of the HTTP API.
+func endpoints() ([]byte, error) {
+	text, err := document()
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	list, err := apiOperations(get(doc.Content[0], "paths"))
+	if err != nil {
+		return nil, err
+	}
+	var page strings.Builder
+	page.WriteString(endpointsHead)
+	for _, part := range []struct{ tag, title string }{{"producer", "Jobs, limits and the proxy"}, {"operator", "Operators"}} {
+		fmt.Fprintf(&page, "\n## %s\n", part.title)
+		for _, op := range list {
+			if op.Tags[0] == part.tag {
+				op.write(&page)
+			}
+		}
+	}
+	schemas := get(get(doc.Content[0], "components"), "schemas")
+	page.WriteString("\n## Fields of a job\n\n| field | meaning |\n|---|---|\n")
+	fields(&page, get(get(schemas, "Job"), "properties"))
+	page.WriteString("\n## Codes of problems\n\nErrors are problems of RFC 9457 (`application/problem+json`). [What to do](http-api.md#responses) about the common ones is in the guide.\n\n| status | code | title |\n|---|---|---|\n")
+	for _, c := range httpapi.ProblemCodes() {
+		fmt.Fprintf(&page, "| %d | `%s` | %s |\n", c.Status, c.Code, c.Title)
+	}
+	page.WriteString("\n## Settings that can change at run time\n\n" +
+		"`bucket set`, `pool set`, `flow set`, `group set` and a `PATCH` take these. A flow also has headers and secrets.\n\n| setting | of a | is |\n|---|---|---|\n" + changeable())
+	return []byte(page.String()), nil
+}
+
+func apiOperations(paths *yaml.Node) (list []*apiOperation, err error) {
+	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	for i := 0; i+1 < len(paths.Content); i += 2 {
+		path, item := paths.Content[i].Value, paths.Content[i+1]
+		for k := 0; k+1 < len(item.Content); k += 2 {
+			method := strings.ToUpper(item.Content[k].Value)
+			if !slices.Contains(methods, method) {
+				continue
+			}
+			op := &apiOperation{method: method, path: path}
+			if err := item.Content[k+1].Decode(op); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", method, path, err)
+			}
+			if len(op.Tags) > 0 {
+				list = append(list, op)
+			}
+		}
+	}
+	return list, nil
+}
+
+func (op *apiOperation) write(page *strings.Builder) {
+	fmt.Fprintf(page, "\n### `%s %s`\n\n%s.", op.method, op.path, strings.TrimSuffix(op.Summary, "."))
+	text := strings.Join(strings.Fields(op.Description), " ")
+	if end := sentenceEnd.FindStringIndex(text); end != nil { // openapi.yaml has the rest
+		text = text[:end[0]+2]
+	}
+	if text != "" {
+		fmt.Fprintf(page, " %s", text)
+	}
+	page.WriteString("\n")
+	var facts []string
+	if len(op.Tags) > 1 {
+		facts = append(facts, "both servers")
+	}
+	if len(op.Security) > 0 && len(op.Security[0].Key) > 0 {
+		facts = append(facts, "role "+strings.Join(op.Security[0].Key, " or "))
+	}
+	for _, d := range httpapi.Operations() {
+		if d.ID == op.ID && len(d.Commands) > 0 {
+			facts = append(facts, "`"+strings.Join(d.Commands, "`, `")+"`")
+		}
+	}
+	var query []string
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			query = append(query, "`"+p.Name+"`")
+		}
+	}
+	if len(query) > 0 {
+		facts = append(facts, "query "+strings.Join(query, ", "))
+	}
+	if body := op.body(); body != "" {
+		facts = append(facts, "body "+body)
+	}
+	if len(facts) > 0 {
+		fmt.Fprintf(page, "\n%s\n", strings.Join(facts, " · "))
+	}
+}
+
+// body names the schema of a request, or its fields.
+func (op *apiOperation) body() string {
+	for _, media := range []string{"application/json", "application/x-ndjson", "*/*"} {
+		content, is := op.RequestBody.Content[media]
+		if !is {
+			continue
+		}
+		if ref := content.Schema.Ref; ref != "" {
+			return "`" + ref[strings.LastIndex(ref, "/")+1:] + "`"
+		}
+		var names []string
+		for i := 0; i+1 < len(content.Schema.Properties.Content); i += 2 {
+			names = append(names, "`"+content.Schema.Properties.Content[i].Value+"`")
+		}
+		return strings.Join(names, ", ")
+	}
+	return ""
+}
+
+// fields writes a row for each property.
+func fields(page *strings.Builder, properties *yaml.Node) {
+	for i := 0; i+1 < len(properties.Content); i += 2 {
+		name, schema := properties.Content[i].Value, properties.Content[i+1]
+		var text string
+		if n := get(schema, "description"); n != nil {
+			text = strings.Join(strings.Fields(n.Value), " ")
+		}
+		if n := get(schema, "default"); n != nil {
+			text = strings.TrimSpace(text + " (default " + n.Value + ")")
+		}
+		if n := get(schema, "enum"); n != nil {
+			values := make([]string, len(n.Content))
+			for k, v := range n.Content {
+				values[k] = "`" + v.Value + "`"
+			}
+			text = strings.TrimSpace(strings.Join(values, ", ") + ". " + text)
+		}
+		if n := get(schema, "maximum"); n != nil && text == "" {
+			text = "at most " + n.Value
+		}
+		fmt.Fprintf(page, "| `%s` | %s |\n", name, strings.ReplaceAll(text, "|", `\|`))
+	}
+}
