@@ -5,7 +5,7 @@
 -- revision. A setting with an override does not change: its configured value is stored until control.lua removes the override.
 -- May be sent twice.
 --
--- KEYS[1]  …:settings  hash  settings of a bucket; of a pool, and of a separate limit, …:conf
+-- KEYS[1]  …:settings  hash  settings of a bucket; for a pool or a separate limit its hash conf
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: its dead letters
 -- KEYS[4]  …:conf_aside  hash  of a bucket only: its settings after a change of its pool (see relocate.lua)
