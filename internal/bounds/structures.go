@@ -52,6 +52,7 @@ var Structures = map[string]string{
 	"internal/opsview Job.Headers":             Call,
 	"lua Answer.values":                        Call,
 	"lua library.functions":                    Fixed,
+	"lua partsByBody":                          Fixed,
 	"lua/coalesce kindSet.all":                 Call,
 	"lua/coalesce turns.ends":                  "requests",
 	"shaper Answer.Headers":                    Call,

@@ -41,7 +41,7 @@ type operatorRow struct {
 func operatorTable(t *testing.T) (rows []operatorRow) {
 	t.Helper()
 	for _, op := range httpapi.Operations() {
-		if op.Beside || !slices.Contains(op.Tags, "operator") {
+		if !slices.Contains(op.Tags, "operator") {
 			continue
 		}
 		roles := make([]string, len(op.Roles))

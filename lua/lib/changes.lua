@@ -1,7 +1,8 @@
 -- changes.lua: the record of changes of the settings of a bucket or a pool, for people.
 --
---   …:settings  hash  what the scripts obey: plan, timetable, rate, burst, quotas, bounds, limits, pause, overrides (with the configured
---          values as own:<field>), schema, revision, generation; what clients need; its writer (owned, by, started), created and its changes
+--   …:settings  hash  what the scripts obey: plan, timetable, rate, burst, quotas, bounds, limits, pause, overrides (with the
+--          configured values as own:<field>), schema, revision, generation; what clients need; its writer (owned, by, started), created
+--          and its changes
 --
 -- Field of the settings:
 --   changes  a line of JSON for each change, newest first: at (microseconds), by, action, and changes, a list of {field, before, after}.
