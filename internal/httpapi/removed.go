@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// removedAddresses maps addresses of before 0.1.0 to the paths that replaced them. The groups "flow" and "group" of a pattern are parameters of the
-// new query.
+// removedAddresses maps the addresses that were removed before 0.1.0 to the paths that replaced them. The groups "flow" and "group" of a pattern are
+// parameters of the new query.
 var removedAddresses = []struct {
 	address *regexp.Regexp
 	now     string
