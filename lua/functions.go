@@ -83,7 +83,7 @@ func ScriptOf(cmd redis.Cmder) *Script {
 	default:
 		return nil
 	}
-	return byDigest[given]
+	return byDigest()[given]
 }
 
 // asFunctions is the hook of a client; see AsFunctions.
@@ -169,7 +169,7 @@ func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 		return nil
 	}
 	digest, _ := args[1].(string)
-	script := byDigest[digest]
+	script := byDigest()[digest]
 	if script == nil || f.changed.Load() || !f.loaded.Load() && !f.load(ctx, cmd) {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (f *asFunctions) turn(ctx context.Context, cmd redis.Cmder) *Script {
 	return script
 }
 
-func (s *Script) turnBack(cmd redis.Cmder) { cmd.Args()[0], cmd.Args()[1] = "evalsha", s.sha }
+func (s *Script) turnBack(cmd redis.Cmder) { cmd.Args()[0], cmd.Args()[1] = "evalsha", s.made().sha }
 
 // load loads the library on the server of the command, and reports whether the server has it now.
 func (f *asFunctions) load(ctx context.Context, cmd redis.Cmder) bool {

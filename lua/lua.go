@@ -102,29 +102,38 @@ func All() []*Script {
 }
 
 // byDigest maps digests to scripts.
-var byDigest = func() map[string]*Script {
+var byDigest = sync.OnceValue(func() map[string]*Script {
 	scripts := map[string]*Script{}
 	for _, script := range All() {
 		scripts[script.SHA()] = script
 	}
 	return scripts
-}()
+})
 
-// Script is the text of a script and its digest.
+// Script is the text of a script and its digest. Both are made at the first use: a command that runs no script starts without them.
 type Script struct {
-	name      string
-	text, sha any             // strings: as arguments of a command they are not made objects each time
-	keys      func() []string // the fixed ones
+	name string
+	made func() made
+	keys func() []string // the fixed ones
 }
 
-// newScript returns the script of a file. The text is part of the program, and a test assembles all scripts. So newScript panics on faults that only
-// a wrong program can have.
+// made is what is sent for a script: strings, which as arguments of a command are not made objects each time.
+type made struct{ text, sha any }
+
+// newScript returns the script of a file. The text is part of the program, and a test assembles all scripts. So its first use panics on faults that
+// only a wrong program can have.
 func newScript(name string) *Script {
-	text, err := assemble(files, name)
-	if err != nil {
-		panic(err)
+	return &Script{
+		name: name,
+		made: sync.OnceValue(func() made {
+			text, err := assemble(files, name)
+			if err != nil {
+				panic(err)
+			}
+			return made{text, digest(text)}
+		}),
+		keys: sync.OnceValue(func() []string { return fixedKeys(files, name) }),
 	}
-	return &Script{name: name, text: text, sha: digest(text), keys: sync.OnceValue(func() []string { return fixedKeys(files, name) })}
 }
 
 func digest(text string) string { return redis.NewScript(text).Hash() }
@@ -133,10 +142,10 @@ func digest(text string) string { return redis.NewScript(text).Hash() }
 func (s *Script) Name() string { return s.name }
 
 // Text returns the text that is sent to Redis: the file with the pieces of lib that it includes.
-func (s *Script) Text() string { return s.text.(string) }
+func (s *Script) Text() string { return s.made().text.(string) }
 
 // SHA returns the digest by which Redis knows the script.
-func (s *Script) SHA() string { return s.sha.(string) }
+func (s *Script) SHA() string { return s.made().sha.(string) }
 
 // Client is the part of a go-redis client that runs scripts.
 type Client interface {
@@ -152,10 +161,10 @@ type Observer func(script string, took time.Duration, err error)
 // reply means.
 func (s *Script) Run(ctx context.Context, client Client, observe Observer, keys []string, args ...any) (any, error) {
 	start := time.Now()
-	cmd := s.command(ctx, "evalsha", s.sha, keys, args)
+	cmd := s.command(ctx, "evalsha", s.made().sha, keys, args)
 	err := client.Process(ctx, cmd)
 	if notLoaded(err) {
-		cmd = s.command(ctx, "eval", s.text, keys, args)
+		cmd = s.command(ctx, "eval", s.made().text, keys, args)
 		err = client.Process(ctx, cmd)
 	}
 	if observe != nil {

@@ -11,10 +11,10 @@ import (
 
 // Numbers is [Script.Run] for a script whose reply is a flat array of integers. It allocates no object for each.
 func (s *Script) Numbers(ctx context.Context, client Client, keys []string, args ...any) ([]int64, error) {
-	cmd := s.numbers(ctx, "evalsha", s.sha, keys, args)
+	cmd := s.numbers(ctx, "evalsha", s.made().sha, keys, args)
 	err := client.Process(ctx, cmd)
 	if notLoaded(err) {
-		cmd = s.numbers(ctx, "eval", s.text, keys, args)
+		cmd = s.numbers(ctx, "eval", s.made().text, keys, args)
 		err = client.Process(ctx, cmd)
 	}
 	if err != nil {

@@ -42,9 +42,9 @@ func runSome(ctx context.Context, client Client, calls []Call, results []Result,
 	cmds := make([]redis.Cmder, len(pending))
 	for i, n := range pending {
 		call := calls[n]
-		cmds[i] = call.Script.command(ctx, "evalsha", call.Script.sha, call.Keys, call.Args)
+		cmds[i] = call.Script.command(ctx, "evalsha", call.Script.made().sha, call.Keys, call.Args)
 		if byText {
-			cmds[i] = call.Script.command(ctx, "eval", call.Script.text, call.Keys, call.Args)
+			cmds[i] = call.Script.command(ctx, "eval", call.Script.made().text, call.Keys, call.Args)
 		}
 	}
 	TextOnce(cmds)
