@@ -34,7 +34,7 @@ type piece struct{ name, body string }
 // text returns a piece as a script begins with it.
 func (p piece) text() string { return "local " + p.name + " = (function()\n" + p.body + "end)()\n" }
 
-// text returns all pieces, whole.
+// text returns the pieces, one after the other.
 func (a *assembly) text() string {
 	var text strings.Builder
 	for _, p := range a.pieces {
@@ -56,7 +56,8 @@ func assemble(files fs.FS, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return withoutUnused(a.pieces, own) + own, nil
+	a.pieces = withoutUnused(a.pieces, own)
+	return a.text() + own, nil
 }
 
 // add returns a script without the pieces that it includes, and adds these to the assembly.

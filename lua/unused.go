@@ -13,7 +13,7 @@ import (
 // A function is one of a piece's top level: it begins with "function" or "local function" at the start of a line, and ends there or with a line
 // "end". It is unused if no part of the script that stays has its name, whatever is before it: so x.count(…) keeps the functions of all pieces
 // that are called count. A name that is put together at run time is not seen.
-func withoutUnused(pieces []piece, script string) string {
+func withoutUnused(pieces []piece, script string) []piece {
 	parts := make([][]part, len(pieces))
 	functions := map[string][]*part{}
 	unread := [][]string{wordsOf(script)}
@@ -41,7 +41,7 @@ func withoutUnused(pieces []piece, script string) string {
 			}
 		}
 	}
-	var text strings.Builder
+	kept := make([]piece, len(pieces))
 	for i, p := range pieces {
 		var body strings.Builder
 		for _, part := range parts[i] {
@@ -49,9 +49,9 @@ func withoutUnused(pieces []piece, script string) string {
 				body.WriteString(part.text)
 			}
 		}
-		text.WriteString(piece{p.name, body.String()}.text())
+		kept[i] = piece{p.name, body.String()}
 	}
-	return text.String()
+	return kept
 }
 
 // part is a function of a piece, with the comment before it, or what is between two functions.
