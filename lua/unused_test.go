@@ -37,7 +37,8 @@ a.other = twice
 return a
 end)()
 `
-	if got := withoutUnused([]piece{{"a", body}}, "-- See in_comment.\nreturn a.used(1)\n"); got != want {
+	kept := assembly{pieces: withoutUnused([]piece{{"a", body}}, "-- See in_comment.\nreturn a.used(1)\n")}
+	if got := kept.text(); got != want {
 		t.Errorf("the pieces are %s", got)
 	}
 }
