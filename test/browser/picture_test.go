@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var pictures = flag.String("pictures", "", "write the pictures of the README into this `folder`")
+var pictures = flag.String("pictures", "", "write the pictures of the README and of docs/console.md into this `folder`")
 
 // startDemo runs `dispatcher demo --stay` until the test ends, and returns the address that it prints.
 func startDemo(t *testing.T) string {
@@ -53,7 +53,8 @@ func startDemo(t *testing.T) string {
 	return ""
 }
 
-// The pictures of the README are those of the demo after a minute. They are made by hand, with scripts/browser -run TestPictures -pictures ../../docs.
+// The pictures of the README show the demo after a minute. Those of docs/console.md show pages of a site with jobs. They are made by hand, with
+// scripts/browser -run TestPictures -pictures ../../docs.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("it writes into docs: -pictures ../../docs")
@@ -74,22 +75,39 @@ func TestPictures(t *testing.T) {
 	})
 	for name, dark := range map[string]bool{"console-light": false, "console-dark": true} {
 		p.as(look{script: true, width: 1000, dark: dark})
-		height := eval[float64](p, "document.querySelector('.numbers').getBoundingClientRect().bottom") // what is below is not of the picture
-		if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(1000, int64(height)+16)); err != nil {
-			t.Fatal(err)
-		}
-		picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-		if err == nil {
-			picture, err = withPalette(picture)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(*pictures, name+".png"), picture, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s: %d bytes; %s", name, len(picture), p.caption())
+		p.open(address) // the verdict and the numbers are of the time of loading
+		p.alive()
+		p.picture(name, ".numbers") // what is below is not part of the picture
 	}
+	site := withJobs(t)
+	site.enqueue("even", 900, map[string]any{"payload": "x"})
+	await(t, "a bucket has sent for half a minute", func() bool { return site.got("even") > 600 })
+	p.as(look{script: true, width: 1000})
+	p.login(site)
+	for name, path := range map[string]string{"buckets": "", "dead": "buckets/refused/dead", "job": "jobs?id=a-job"} {
+		p.open(site.console + path)
+		p.picture("console-"+name, "main")
+	}
+}
+
+// picture writes the top of the page into the folder of pictures, down to the end of an element, and 700 pixels of it at most.
+func (p *tab) picture(name, last string) {
+	p.t.Helper()
+	height := eval[float64](p, "document.querySelector('"+last+"').getBoundingClientRect().bottom")
+	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(1000, min(int64(height)+16, 700))); err != nil {
+		p.t.Fatal(err)
+	}
+	picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		picture, err = withPalette(picture)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(*pictures, name+".png"), picture, 0o644)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Logf("%s: %d bytes", name, len(picture))
 }
 
 // withPalette is a picture with its 256 most frequent colours, which is a third of the size.
