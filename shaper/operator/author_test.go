@@ -47,7 +47,7 @@ func TestChangesHaveAnAuthor(t *testing.T) {
 		{"release", func() { do(b.ReleaseFlows(ctx)) }, "flows=0"},
 		{"release", func() { do(b.Release(ctx)) }, "before=\"nothing to release\" after=released"},
 		{"cancel", func() { do(b.Job("waits").Cancel(ctx)) }, "job=waits"},
-		{"redrive", func() { do(b.Dead().Redrive(ctx, "dead1")) }, "jobs=1"},
+		{"redrive", func() { do(b.Dead().Redrive(ctx, "dead1")) }, "jobs=1 job=dead1"},
 		{"drop", func() { do(b.Dead().Drop(ctx, "dead2")) }, "job=dead2"},
 		{"drop", func() { do(b.Dead().DropAll(ctx)) }, "jobs=1"},
 		{"purge", func() { do(b.Flow("f").Purge(ctx, operator.PurgeOptions{})) }, "flow=f jobs=2"},

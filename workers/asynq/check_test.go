@@ -12,6 +12,26 @@ import (
 	"github.com/tundish-io/tundish/workers/asynq"
 )
 
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	valid := asynq.DefaultConfig()
+	valid.Queue = "default"
+	must.OK(t, valid.Validate())
+	for want, change := range map[string]func(*asynq.Config){
+		"asynq.queue: is missing":            func(c *asynq.Config) { c.Queue = " " },
+		`asynq.queue: "{a}": braces`:         func(c *asynq.Config) { c.Queue = "{a}" },
+		"asynq.timeout: 1.5s: want":          func(c *asynq.Config) { c.Timeout = 1500 * time.Millisecond },
+		"asynq.retention: -1s: want":         func(c *asynq.Config) { c.Retention = -time.Second },
+		`asynq.settle: "both": want handler`: func(c *asynq.Config) { c.Settle = "both" },
+	} {
+		c := valid
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
 func TestCheckJob(t *testing.T) {
 	t.Parallel()
 	config := asynq.DefaultConfig()
