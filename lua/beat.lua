@@ -1,5 +1,6 @@
 -- beat.lua: the heartbeat of a process: reports that it lives, and its counters since the last heartbeat. The reply names the buckets
--- that somebody watches: then the process sends one each second. May be sent twice: a repeated number updates only the time.
+-- that somebody watches: then the process sends one each second. May be sent twice: a repeated number updates only the time and the
+-- description.
 --
 -- KEYS[1]  tundish:{fleet}:beats  zset  process -> time of its last heartbeat, microseconds
 -- KEYS[2]  tundish:{fleet}:processes  hash  process -> "since says": when it started, microseconds, and its description, JSON

@@ -62,11 +62,12 @@
 --          lines of its settings that are not for scripts; then for each job that was claimed before: its number, from 1, epoch, delivery
 --          number, attempts so far (of the others 1, 1, 0); then for each job that became a dead letter: 0 it has
 --          expired, -1 max_age has passed, -4 it reserves more than a budget, id, flow, attempts; for each batch: -2, its first job, its
---          size, its number; for each job that charges budgets: -3, its number, two times, its reservation (see charges.lua)}
+--          size, its number; for each job that charges budgets: -3, its number, two times, its reservation (see charges.lua);
+--          for each job in doubt: -5, its number}
 --          next: when to ask for the next slot; 0 not before a wake-up, -1 max_in_flight is reached, its own or the pool's, -2 see
 --          bucket_pacer.ASK_LATER; lone: the number of the job on its last chance, from 1, 0 none; expired: number of new dead letters;
---          free_slot: the first, 0 nothing is handed out; opening: when the stretch of the slots begins, 0 it has; closes: the end of the
---          window, when permits are void, 0 they are not. All times are of the server's clock
+--          free_slot: the first slot after the jobs, 0 unknown; opening: when the stretch of the slots begins, 0 it has; closes: the end
+--          of the window, when permits are void, 0 they are not. All times are of the server's clock
 -- Stores   lease and meta until the job is settled, callbacks of dead letters until they are moved on, the reply until the next claim
 -- Needs    Redis 7.0
 
@@ -355,7 +356,7 @@ elseif not has_flows and answer[NEXT] == 0 then
 end
 answer[EXPIRED], answer[FREE_SLOT] = #over.ids, next_slot - offset
 
--- Everything is decided. From here on there are only writes, and reads of the heads of turn queues.
+-- Everything is decided. From here on the script writes; what it still reads decides nothing about jobs.
 for _, f in ipairs(named) do
   queue.write(f.queue)
   if f.quotas then quota.write(f.quotas) end

@@ -91,7 +91,7 @@ local later, delayed = KEYS[PLACES + flow.PLACES], math.max(tonumber(redis.call(
 if levels == codes.NO_FLOWS then delayed = math.min(delayed, redis.call('ZCOUNT', later, '(' .. text(closed), '+inf')) end
 local left = math.max(redis.call('HLEN', body) - redis.call('ZCARD', dead) - delayed, 0)
 
--- Why. Every present cause is named; the words are the ones of WindowLeft in Go.
+-- Why jobs are left: every present cause, by its word in the report (see hooks.go of the dispatcher).
 local clock, causes = now + tonumber(offset or 0), {}
 local function because(cause, holds)
   if holds and left > 0 then causes[#causes + 1] = cause end

@@ -1,6 +1,6 @@
 -- configure.lua: writes the settings that the scripts obey. A caller that owns them (a dispatcher; for a separate limit, a limiter)
--- replaces the stored ones. Any other caller only creates missing settings. The higher revision wins. At equal
--- revisions the owner that started last wins: each start and each reload gets a number from this script, and a later write of
+-- replaces the stored ones. Any other caller creates missing settings, and replaces those of an older schema. The higher revision wins.
+-- At equal revisions the owner that started last wins: each start and each reload gets a number from this script, and a later write of
 -- the same process carries that number. Settings by a caller without ownership are marked: an owner replaces them, whatever their
 -- revision. A setting with an override does not change: its configured value is stored until control.lua removes the override.
 -- May be sent twice.
@@ -25,7 +25,7 @@
 --          valid generation at this place, and the tag of the bucket's new place, '' if none}
 -- Stores   created: when the settings of a bucket were first written; another value later means that they were lost meanwhile;
 --          the fields, overridden ones as "own:" and their name; owned, by, started: the writer; changes: see
---          changes.lua; if batches, or rate, burst or quotas of flows or groups change,
+--          changes.lua; if batches, or rate, burst, quotas or budgets of flows or groups change,
 --          recheck: flows that wait for a turn are checked again (see
 --          reserve.lua); if the field "limits" or a setting for producers changes, a higher "limits_rev" (see admission/stored.go);
 --          no expiry: they are effective for as long as the bucket, pool or limit is used

@@ -1,5 +1,5 @@
--- define_schedules.lua: writes the schedules of a bucket's configuration. It changes nothing if the stored revision is higher, if
--- an owner has replaced the settings since (see configure.lua), or if the caller has an older place of the bucket.
+-- define_schedules.lua: writes the schedules of a bucket's configuration. It only restores missing entries of schedule_due if the stored
+-- revision is higher, if an owner has replaced the settings since (see configure.lua), or if the caller has an older place of the bucket.
 -- A schedule that was made through the
 -- API stays: one of the same name in the configuration waits until it is removed. May be sent twice.
 --

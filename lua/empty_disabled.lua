@@ -84,7 +84,7 @@ if #ids > 0 then
   end
 end
 
--- Everything is decided. From here on there are only writes.
+-- Everything is decided. From here on the script writes; what it still reads decides nothing about jobs.
 waiting.take(KEYS, PLACES, ids, from)
 if #deaths > 0 then
   redis.call('HSET', meta, unpack(metas))

@@ -26,7 +26,7 @@
 --          state of the key that the callers above max share;
 --          then for each flow of the jobs its places: …:q:<priority>:<flow> for critical, high, normal, low: list ids that wait;
 --          …:later:<flow>  zset  id -> due time, microseconds; where flows are in groups then what group.load wants;
---          with q then …:departed, …:leases, where there are flows for each …:departed:<flow>, where they are in groups for each
+--          with q then …:departed, …:leases, …:charges, where there are flows for each …:departed:<flow>, where they are in groups for each
 --          …:departed_group:<group>; with p then conf, pace and departed of the pool;
 --          of a fire, last …:schedules, …:schedule_due
 -- ARGV[1]  channel: to wake dispatchers on
@@ -174,7 +174,7 @@ if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
 local over_budget, over_amount = places.over_budget(bucket, parts, job_count, first_job, width, alike and 3 or 4)
 local new = arrivals.open(bucket, there, largest, was_expiring)
--- Everything is decided when this is called; it only writes.
+-- Everything is decided when this is called. It writes; what it still reads refuses no job.
 local function write()
   arrivals.write_bodies(new, body, pace, conf, expiries_key, expires)
   redis.call('HSET', count, 'seq', string.format('%d', seq), 'scheduled', string.format('%d', scheduled))

@@ -100,7 +100,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
   end
 end
 
--- Everything is decided. From here on there are only writes, and a check of the lists after them.
+-- Everything is decided. From here on the script writes; what it still reads decides nothing about jobs.
 if #gone > 0 then redis.call('ZREM', expiries_key, unpack(gone)) end
 if #later > 0 then redis.call('ZADD', expiries_key, unpack(later)) end
 if #expired == 0 then return { now, looked_at, 0 } end

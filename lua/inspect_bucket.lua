@@ -43,7 +43,7 @@
 --     (microseconds), results_max, results_max_bytes; nothing of these where no result is kept
 --   moves_to: the tag of the place that the bucket has left this one for, while it moves (see relocate.lua)
 --   name: of the bucket, as the process says that wrote its settings; it may have been renamed
---   offset (of the engine's clock), downstream (its text), quotas and budgets (and what is left, see allowance.lua)
+--   offset (of the engine's clock), downstream (its text), quotas and budgets (what is used of each and when it is free, see allowance.lua)
 --   pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_in_flight (in all its buckets), pool_last_slot, pool_weight (of
 --     the bucket), pool_downstream, pool_quotas, pool_budgets: of its pool
 --   timetable    1 if the bucket has one, or a drain runs; hours_…: see timetable.view; drain: the text of the last one

@@ -8,8 +8,8 @@
 -- KEYS[6...]  for each name the times of its departures: …:departed:<flow>, or …:departed_group:<group>, a list
 -- ARGV[1]  of_groups: 1 if the names are of groups, 0 of flows
 -- ARGV[2...]  names: flows or groups, 32 at most
--- Returns  the server's time in microseconds, then for each name its budgets and what is left of them (see allowance.budgets), and its
---          quotas (see allowance.text), each "" without any
+-- Returns  the server's time in microseconds, then for each name its budgets, what is used of each and when it is free (see
+--          allowance.budgets), and its quotas (see allowance.text), each "" without any
 -- Stores   nothing
 -- Needs    Redis 7.0
 

@@ -40,7 +40,8 @@
 --     the same for the flow and the pool: flow_…, pool_…
 --   closed        1 if the timetable of the bucket is closed now; opens: when it is open, from now or from the job's time on, absent
 --                 if unknown
---   quotas, flow_quotas, group_quotas, pool_quotas: what is left of each (see allowance.lua); budgets, …, and budget_frees, …: when the
+--   quotas, flow_quotas, group_quotas, pool_quotas: what is used of each and when it is free (see allowance.lua); budgets, …, and
+--   budget_frees, …: when the
 --     budgets of the scope allow the departure, 0 at once; reserves: the job's reservation ("unit:amount,..."), '' the default
 -- Stores   nothing
 -- Needs    Redis 7.0

@@ -12,8 +12,8 @@
 --          …:departed_group:<group>, a list
 -- ARGV[1]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[2...]  flows, 40 at most: 3 ms where all have rates, quotas and budgets
--- Returns  {now, offset of the engine's clock, then for each flow FIELDS_OF_JOBS, FIELDS_OF_A_SCOPE of the flow and, where flows are in
---          groups, FIELDS_OF_A_SCOPE of its group}; times are of the server's clock, in microseconds:
+-- Returns  {now, offset of the engine's clock, then for each flow the fields of its jobs, the fields of the flow as a scope and, where
+--          flows are in groups, the fields of its group as a scope}; times are of the server's clock, in microseconds:
 --   of jobs      waiting jobs; of these, those for a later time; of these, retries; the first later time (0 none); when the oldest
 --                head of a list or of later was enqueued (0 none, or not read)
 --   of a scope   paused since (0 not paused), "time/reason" of a disabled flow, 1 if it is missing, in flight, max_in_flight (0 none),

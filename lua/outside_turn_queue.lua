@@ -1,5 +1,5 @@
--- outside_turn_queue.lua: returns which flows are not in the turn queue of their group. sweep.lua, which names them, cannot know their
--- groups.
+-- outside_turn_queue.lua: returns which flows are not in the turn queue of their group. sweep.lua, which names them, lacks the keys of
+-- their groups' turn queues.
 --
 -- KEYS[1...]  for each flow: …:due:<group>  zset  flow -> its turn in the turn queue
 -- ARGV[1...]  flows

@@ -98,7 +98,7 @@ if #ids > 0 then
   end
 end
 
--- Everything is decided. From here on there are only writes.
+-- Everything is decided. From here on the script writes; what it still reads decides nothing about jobs.
 waiting.take(KEYS, PURGED, ids, from)
 callbacks.write(told)
 if removed > 0 then

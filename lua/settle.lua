@@ -2,9 +2,9 @@
 -- An outcome counts only with the epoch and the claim of the lease; a late writer changes nothing. Sent twice, it returns 0 for all.
 --
 -- Responses change the pace of their scope: the flow, the bucket or the pool (see downstream.lua). A held job returns to the head of
--- its list and spends no attempt: it departs when the hold of its scope ends. HELD_ALONE holds the job without its scope. The probe of a
--- breaker is held too if it fails. A flow whose receiver is gone, or whose breaker was open for too long, is disabled (see
--- empty_disabled.lua). In a bucket that keeps jobs of disabled flows, the job whose receiver is gone returns like a held job.
+-- its list and spends no attempt: it departs when the hold of its scope ends. HELD_ALONE holds the job without its scope: it waits in
+-- later. The probe of a breaker is held too if it fails. A flow whose receiver is gone, or whose breaker was open for too long, is
+-- disabled (see empty_disabled.lua). In a bucket that keeps jobs of disabled flows, the job whose receiver is gone returns like a held job.
 --
 -- KEYS[1]  …:body    hash  id -> see codec.lua
 -- KEYS[2]  …:meta    hash  id -> see codec.lua
@@ -341,7 +341,7 @@ if levels == codes.NO_FLOWS then
   end
 end
 
--- Everything is decided. From here on there are only writes, and reads of the waiting jobs.
+-- Everything is decided. From here on the script writes; what it still reads decides nothing about outcomes.
 in_chunks('ZREM', leases, gone)
 in_chunks('ZREM', leases, unleased)
 if #ending > 0 then batch.close(ending, riders_key) end

@@ -45,7 +45,7 @@ type JobAttempt struct {
 	Private string // Detail with the addresses that it hides, for callers that may read the bucket: see [Outcome.Private]; "" if it hides none
 }
 
-// JobInfo is the state of a job. For a settled one only ID, Bucket and State are set. The tag lua, here and in the nested types, is the name of the
+// JobInfo is the state of a job. For a settled one only ID, Bucket, Owner and State are set. The tag lua, here and in the nested types, is the name of the
 // value in the reply of lua/inspect_job.lua.
 type JobInfo struct {
 	ID       string

@@ -54,7 +54,7 @@ type OwnBounds struct {
 type OwnFlow struct {
 	OwnBounds `setting:",squash"`
 
-	// No script reads the delivery settings: each is a line of JSON after the numbers. All may hold credentials. The API never returns them unmasked,
+	// Scripts do not interpret the delivery settings: each is a line of JSON after the numbers. All may hold credentials. The API never returns them unmasked,
 	// and the command line reads headers and secrets in their own formats.
 	URL     string            `setting:"url,redis=6,change" help:"'url' for its jobs that name no url"`
 	Headers map[string]string `setting:"headers,redis=7,change"` // sent with its deliveries

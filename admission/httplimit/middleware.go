@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/redisconn"
 )
 
-// Asker asks a limit by its name. [*Limiter] is one.
+// Asker asks a limit by its name. [*admission.Limiter] is one.
 type Asker interface {
 	Ask(ctx context.Context, name string, id admission.Identity, n int64) (admission.Decision, error)
 }

@@ -14,7 +14,7 @@
 local arrivals = { CHUNK = 500 }
 
 -- Opens the list of admitted jobs. there: number of bodies; largest and expiring: from …:pace. Once they are written, waited
--- has for each part the length of the last list that got jobs.
+-- has for each part the length of the last list that got jobs, before it got them.
 function arrivals.open(bucket, there, largest, expiring)
   local was_empty = there == 0
   return { bodies = {}, size = 0, expire = {}, waited = {}, flows_before = bucket.there, stored_largest = tonumber(largest),
@@ -104,7 +104,7 @@ local function write_groups(bucket, turns)
 end
 
 -- Pushes the jobs for the lists. Returns how many of these were empty, and the length
--- of the last of them.
+-- of the last of them before the push.
 local function push(part)
   local were_empty, waited = 0, 0
   for priority, pushed in pairs(part.pushed or {}) do
@@ -130,9 +130,9 @@ local function ends_wait(bucket, part)
   return bucket.hurries or waiting >= rules.size and waiting - came < rules.size
 end
 
--- Writes the admitted jobs of a flow. Returns the length of the last list that got jobs. In a
--- bucket without flows it also returns whether to wake a dispatcher. In a bucket with flows it returns the latest time
--- of the flow's turn, or nil if its turn is no later.
+-- Writes the admitted jobs of a flow. Returns the length of the last list that got jobs, before it got them. In a
+-- bucket without flows it also returns whether to wake a dispatcher. In a bucket with flows it returns an upper bound
+-- of the flow's turn, or nil if the flow keeps its turn.
 local function write_part(bucket, part)
   local were_empty, waited = push(part)
   local first, wake, turn = part.first_due, false, nil

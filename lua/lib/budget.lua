@@ -132,7 +132,8 @@ local function take(stored, rule)
 end
 
 -- Opens the budgets of a level at a time of its clock, from its rules and the stored text (nil or false without one). Returns nil without
--- rules; all functions accept that. changed: they are to be stored; lasts_longer: the stored text counts longer than before.
+-- rules; of the functions, ready, charge and settle_earlier accept that. changed: they are to be stored; lasts_longer: the stored text
+-- counts longer than before.
 function budget.open(rules, text, now)
   if #rules == 0 then return nil end
   local all, stored = { rules = rules, now = now, changed = false }, text and read(text) or {}

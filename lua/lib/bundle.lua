@@ -1,6 +1,7 @@
 -- bundle.lua: bundles. A bundle is a number of jobs with one callback, sent when all of them have ended. The body of a job names its
 -- bundle (see codec.lua), so the script that ends the job writes a callback; move_callbacks.lua counts the job when it removes that.
--- No other script knows bundles. open_bundle.lua opens a bundle, before its jobs are enqueued or meanwhile.
+-- redrive.lua marks a redriven job; cancel.lua and purge.lua write its callback. open_bundle.lua opens a bundle, before its jobs are
+-- enqueued or meanwhile.
 --
 --   …:bundles         hash  id -> "opened changed finished size done dead dropped cancelled caller url"
 --   …:bundle_ends     zset  id -> when it is forgotten, by the server's clock, microseconds

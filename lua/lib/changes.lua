@@ -6,8 +6,8 @@
 --
 -- Field of the settings:
 --   changes  a line of JSON for each change, newest first: at (microseconds), by, action, and changes, a list of {field, before, after}.
---            action is "set" or "reset" by an operator; a process that writes its configuration has none. 20 lines are kept, 16 KB in
---            addition to the newest, and 200 bytes of each value
+--            action is "set" or "reset" by an operator; a process that writes its configuration has none. At most 20 lines and
+--            16 KB are kept, always the newest line, and 200 bytes of each value
 
 local changes = {
   COUNT = 20, BYTES = 16384, VALUE_BYTES = 200,

@@ -5,7 +5,7 @@
 -- and first, the job that waits first for the bucket's budgets: "time id reserves". Other jobs leave it room until it departs or has not
 -- asked for a while (see reservation.first): so a large job does not starve among small ones. For each text that counts
 -- longer now, a write checks LOOKED_AT random texts and drops the expired ones; without writes the whole key expires. A pool has the same
--- in its pace: charges, first (of "bucket/id"), and charged_at and charged_offset: the server's time of the write, and the offset of
+-- in its pace: charges, first (of "bucket/id"), and charged_at and charged_offset: the server's time of the last claim, and the offset of
 -- their clock, which follows steps of the server's clock.
 --
 -- For each job with a reservation the claim returns a text that settle.lua gets back: "at pool_at reserved", the times of its charges by
@@ -328,7 +328,8 @@ end
 -- Corrects the charges of departures, and returns whether the job of the bucket that waits first may have room now. Wakes the bucket of
 -- the pool's first job if the pool has room. outcomes: for each { text, part, requests, used }: the text of settle.lua and the part of the
 -- flow, which gets `refunded` if its flow or group has room; an outcome that settles earlier requests of a response has them
--- and their usage (see responses.lua). Each budget keeps the rule of its charges: the next claim applies a changed rule.
+-- and their usage (see responses.lua). Budgets of the bucket, flows and groups keep the rule of their charges: the next claim applies a
+-- changed rule. The pool's budgets follow the present rule.
 -- Flows are in ARGV behind first_flow, if levels has any.
 -- conf: the key of the bucket's settings; offset and of_claim: of its clock, and its time at the last claim.
 function charges.settle(key, conf, offset, of_claim, outcomes, levels, first_flow, pool_keys, now, channel)

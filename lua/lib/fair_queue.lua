@@ -22,8 +22,8 @@
 -- its tag is the lowest of the held ones (see pool.lua).
 --
 -- All buckets look as far ahead as the waiting bucket with the longest horizon in the last second; otherwise that one would always be
--- first. If others wait, the horizon covers at least 32 slots of the bucket's share: many busy buckets need no more claims
--- than few. While some buckets do not wait, the waiting ones look only 75 % as far, and the others come that much
+-- first. If others wait, the horizon covers 32 slots of the bucket's share, if pool.MAX_HORIZON allows: many busy buckets need no more
+-- claims than few. While some buckets do not wait, the waiting ones look only 75 % as far, and the others come that much
 -- earlier: so a bucket that is slow by its own rate finds its slots free.
 
 --#include lib/downstream.lua

@@ -23,10 +23,11 @@
 --
 -- Own settings of a flow, given by an operator, are a text in the hash
 -- flow_settings: "rate_count rate_per burst capacity max_in_flight weight paused",
--- with "-" for a setting that it does not have. A disabled flow then has the time (see own_settings.lua). Lines follow. Scripts read only
--- the last two: its own budgets in quotes ('""': none), and its own quotas in < and > ("<>": none). own_budgets in conf
--- has the units of such budgets. With flow_must_exist in conf, a flow without own settings is missing: it admits no jobs and sends
--- none, as if paused.
+-- with "-" for a setting that it does not have. A disabled flow then has the time (see own_settings.lua). Lines follow, of which scripts
+-- only test whether they are set. They read the last two: its own budgets in quotes ('""': none), and its own quotas in < and > ("<>":
+-- none).
+-- own_budgets in conf has the units of such budgets. With flow_must_exist in conf, a flow without own settings is missing: it admits no
+-- jobs and sends none, as if paused.
 --
 -- The turn queue is the zset due, or one zset per group: flow -> time of its turn, for each flow with jobs to
 -- send, now or later. Its times and slots are in the engine's clock (see pacer.lua).

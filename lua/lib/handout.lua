@@ -50,7 +50,7 @@ local function tell_batch(out, first, size, number)
   batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = codes.CLAIM_BATCH, first, size, number + 0
 end
 
--- Adds a job that became a dead letter: why (0 expired, -1 too old).
+-- Adds a job that became a dead letter: why (0 it has expired, -1 it is too old, -4 it reserves more than a budget).
 function handout.tell_dead(out, why, id, name, attempts)
   local died = out.died
   local n = #died

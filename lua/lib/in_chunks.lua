@@ -1,4 +1,5 @@
--- in_chunks.lua: runs a command with a list of arguments, 500 at a time: Lua accepts no more. With an empty list it does nothing.
+-- in_chunks.lua: runs a command with a list of arguments, 500 at a time: Lua accepts only some thousand. With an empty list it does
+-- nothing.
 
 local CHUNK = 500 -- even: pairs stay together
 

@@ -16,7 +16,7 @@ function leftovers.is_one(body, id, stored)
   return redis.call('HEXISTS', body, id) == 0
 end
 
--- Returns how many entries at the head of a list are leftovers, up to a maximum. Adds each to found, if given.
+-- Returns how many entries at the head of a list are leftovers, up to a maximum. Adds each to found.
 local function at_head(list, body, meta, found)
   local ids = redis.call('LRANGE', list, 0, leftovers.CHUNK - 1)
   local metas = #ids > 0 and redis.call('HMGET', meta, unpack(ids))

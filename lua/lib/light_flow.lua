@@ -1,7 +1,7 @@
 -- light_flow.lua: the light flows and groups of settle.lua: it changes two of their counts and nothing else. Most are light. Their texts
 -- are changed without the tables of flow.lua. A light flow has no own settings, no batch members in flight, and no bound that held it
--- back. Its downstream has no state, and it is in its turn queue or has nothing to send. A group is light if all its
--- flows are. The code for other flows would have the same result, at twice the cost.
+-- back. Its downstream has no state, and it is in its turn queue or has nothing to send. A group is light if the same
+-- holds for it, and its flows of the call are light. The code for other flows would have the same result, at twice the cost.
 --
 -- The flows of a call are in parts: n, the index of its name; usual, how many jobs without a delay were removed from it; unusual, if
 -- there is any other change.

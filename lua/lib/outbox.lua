@@ -1,5 +1,5 @@
 -- outbox.lua: the events of a bucket for hooks. The script that changes the state writes the event in the same run, and a dispatcher moves
--- it on: see outbox.lua in the folder above.
+-- it on: see move_events.lua.
 --
 -- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are sent together,
 -- at most once a minute:

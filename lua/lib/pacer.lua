@@ -37,7 +37,7 @@ function pacer.clock(now, clock, offset, steps, stepped, known)
 end
 
 -- Returns whether the server's clock is beyond the latest time that the dispatcher expects (0: unknown). It may have stepped
--- forwards, which only the next script learns: this one decides nothing by that time, and writes nothing.
+-- forwards, which only the next script learns: this one decides nothing by that time, and only puts turns back.
 function pacer.is_unexpected(now, latest) return latest > 0 and now > latest end
 
 -- Adds to settings (rate_count, rate_per, burst) the numbers that the arithmetic needs. Without a rate it adds nothing.
@@ -53,7 +53,7 @@ function pacer.prepare(s)
   return s
 end
 
--- Adapts a state to the settings and the present time. Returns whether it changed.
+-- Adapts a state to the settings and the present time. Returns whether it changed; false without a rate.
 function pacer.open(state, s, now)
   local latest, rate = now + pacer.MAX_HORIZON, s.rate
   if not rate then

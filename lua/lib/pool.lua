@@ -43,7 +43,7 @@ local pool = {
   HEAL = 1000000, -- microseconds between two checks of all buckets
   MOST_WOKEN = 100, -- buckets that a script wakes
   MOST_GAPS = 4000,
-  RENEWED = 1000000000000, -- virtual time that is subtracted from all tags once it is reached, to keep digits
+  RENEWED = 1000000000000, -- virtual time from which the lowest waiting tag is subtracted from all tags, to keep digits
 }
 
 local function text(n) return string.format('%.0f', n) end

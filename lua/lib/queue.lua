@@ -13,7 +13,7 @@
 --   …:body  hash  id -> "base time mark index envelope": sequence number, time of enqueue, mark, header and payload (see codec.lua)
 --   …:meta  hash  id -> "state epoch attempts lost crashes claim last", from the first claim on (see codec.lua)
 --   …:count  hash  seq: the last sequence number; batches: the number of the last batch; scheduled: jobs enqueued with a delay; window: see
---          window_tally.lua; purge_…, purged: of the last purge (see purge.lua); forgotten, seen_from, seen_of:…: see dedupe.lua;
+--          window_tally.lua; purge_…, purged: of the last purge (see purge.lua); forgotten, seen_of:…: see dedupe.lua;
 --          dead_bytes, dead_of:… and others: see dlq.lua; results_dropped, result_bytes: see results.lua; events_dropped: see
 --          outbox.lua; held, open, half_open: flows that wait for their downstream (see sweep.lua); oldest: see oldest_waiting.lua;
 --          late: see note_late.lua; disabled_deaths: see disabled_deaths.lua

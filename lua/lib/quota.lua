@@ -23,7 +23,7 @@ local quota = {
   KEPT = 3600000, -- milliseconds beyond the longest window: keys expire by the server's clock, which may step forwards
 }
 
--- Parses the windows "count microseconds;...", each with its margin. Also returns the length of their list.
+-- Parses the windows "count microseconds;...", each with its margin. longest and most: the longest window and the largest count.
 function quota.windows(text)
   local windows = { longest = 0, most = 0 }
   for count, window in string.gmatch(text or '', '(%d+) (%d+);') do
@@ -43,7 +43,7 @@ function quota.own(text, of_all)
 end
 
 -- Opens the departures of the list at key; some_ahead of them are read at once. Nil without
--- windows, which all functions accept.
+-- windows; of the functions, ready, add and write accept that.
 function quota.open(key, windows, some_ahead)
   if #windows == 0 then return nil end
   local read = {}

@@ -100,9 +100,9 @@ local function share_of(r, path)
   return -tonumber(redis.call('ZSCORE', r.shares, 'n' .. path) or 0), tonumber(redis.call('ZSCORE', r.shares, 'b' .. path) or 0)
 end
 
--- Returns the oldest results of the flow with the most, up to too_many results or the excess bytes. They leave it no less than the flow
--- with the next most has; or they are 10 % of its results, if there is no time to compare each. Among equal flows it takes that of the new
--- result, own. Nil if more results have no flow.
+-- Returns the oldest results of the flow with the most, up to too_many results or the excess bytes. They leave it at most one fewer than
+-- the flow with the next most has; or they are 10 % of its results, if there is no time to compare each. Among equal flows it takes that
+-- of the new result, own. Nil if more results have no flow.
 local function of_loudest(r, there, too_many, excess, own)
   local loudest, score, _, next_score = unpack(redis.call('ZRANGE', r.shares, 0, 1, 'WITHSCORES'))
   local number = -tonumber(score or 0)
@@ -185,7 +185,7 @@ function results.look(r)
   return redis.call('HLEN', r.hash), held(r), tonumber(kept_at or 0)
 end
 
--- Drops results by id. Returns how many existed.
+-- Drops results by id. Returns the number of ids.
 function results.drop(r, ids)
   if #ids > 0 then drop(r, ids) end
   return #ids

@@ -16,7 +16,7 @@ const (
 // idleBackoff makes a loop poll less often when its claims bring next to nothing, because other dispatchers take the slots first. With sixteen
 // dispatchers that each claim twice per horizon, a bucket at 100/s would have more claims than departures.
 //
-// A loop serves the bucket while its claims get at least half of a horizon's slots. An idle loop looks a quarter of a horizon ahead, so it finds a
+// A loop serves the bucket while its claims get at least a quarter of a horizon's slots. An idle loop looks a quarter of a horizon ahead, so it finds a
 // slot only if no other loop serves. It waits longer after each claim, up to [maxBackoff], with jitter. A wake-up ends the wait: scripts wake an idle
 // loop when the serving loop may lack workers (see lua/lib/standby.lua).
 type idleBackoff struct {

@@ -67,7 +67,7 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 }
 
 // look checks every bucket. Buckets that were empty at the last look share one command per 50. Any other bucket costs one command while it is busy,
-// and about three while its claim loop sleeps. All of that is one round trip, or two if an empty bucket has got work. In a cluster each node is asked
+// and about three while its claim loop sleeps. All of that is one to three round trips. In a cluster each node is asked
 // separately, with one command per bucket: only the buckets of a node that does not respond are missed.
 func (d *Dispatcher) look(ctx context.Context, patrols []*bucketPatrol) []sight {
 	quiet := those(patrols, func(p *bucketPatrol) bool { return p.quiet })

@@ -13,7 +13,7 @@ import (
 const (
 	patrolInterval = 2 * time.Second       // between two rounds of look
 	trimEvery      = 5                     // rounds of the patrol
-	auditInterval  = 30 * time.Second      // between two chunks of an audit, which compares jobs and lists
+	auditInterval  = 30 * time.Second      // between two audits; an audit compares jobs and lists
 	emptyAudits    = 10                    // audit intervals between two audits of an empty bucket
 	sweepAtMost    = 200                   // leases returned by one script
 	sweepNames     = 1000                  // leases named by a script that audits nothing: each costs two commands

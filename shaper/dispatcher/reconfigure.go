@@ -53,7 +53,7 @@ func (d *Dispatcher) Reconfigure(buckets []shaper.Bucket, workers map[string]sha
 // A bucket moves with all its data: jobs, dead letters, remembered ids, results, overrides, its pace and its quotas. The counts of limits start
 // again, and so do the quotas of flows and groups without jobs. Deliveries under way delay the move: the bucket sends nothing until they have ended,
 // and the error is an [shaper.ErrMoves]. A running dispatcher tries again by itself. In a Redis Cluster only an empty bucket moves, with its
-// settings: one without jobs, dead letters, leases or remembered ids. For every other bucket the error, an [shaper.ErrTagChanged], says what it holds
+// settings: one without jobs, dead letters, leases, callbacks or remembered ids. For every other bucket the error, an [shaper.ErrTagChanged], says what it holds
 // and what to do.
 //
 // If two configurations disagree, the higher revision wins. With equal revisions, the dispatcher that started or reloaded last wins. JoinPools may be

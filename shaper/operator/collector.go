@@ -18,7 +18,7 @@ const collectEvery = time.Second
 
 // Collector reports the depth of buckets and what belongs to it, and the pools that they
 // are in, read from Redis at a scrape: one pipeline for all buckets, one for all
-// pools, two for the processes and two for what waits, at most once a second. When Redis is down the series are absent. Flows and groups
+// pools, two for the processes and a few for what waits, at most once a second. When Redis is down the series are absent. Flows and groups
 // are only counted: their names, which callers choose, would be labels without a bound.
 type Collector struct {
 	ctx      context.Context //nolint:containedctx // a scrape brings none

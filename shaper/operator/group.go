@@ -43,7 +43,7 @@ func (g Group) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error)
 	return g.op.setTarget(ctx, t, &patch)
 }
 
-// Info returns the state of one group: zeros if it has no jobs. One round trip, two if flows or groups have budgets; one more for a bucket that is
+// Info returns the state of one group: zeros if it has no jobs. One round trip, two if flows or groups have budgets or quotas; one more for a bucket that is
 // not configured here.
 func (g Group) Info(ctx context.Context) (GroupInfo, error) {
 	t, err := g.target(ctx)

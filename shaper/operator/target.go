@@ -136,7 +136,7 @@ const (
 	fieldsBefore   = 5
 )
 
-// lookAt reads the state of targets of the same kind, in one round trip; two if flows or groups have budgets.
+// lookAt reads the state of targets of the same kind, in one round trip; two if flows or groups have budgets or quotas.
 func (o *Operator) lookAt(ctx context.Context, t target, names []string) ([]seen, error) {
 	if len(names) == 0 {
 		return nil, nil

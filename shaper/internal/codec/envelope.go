@@ -34,7 +34,7 @@ import (
 //	^   a script writes a callback when the job ends, for the URL or for the bundle
 //
 // A ~ always precedes the letters and the =. The header is JSON, empty if the job has none of its fields. The
-// scripts read no further than the index.
+// scripts read what precedes it, and of the header the flow and the group.
 type envelope struct {
 	Flow        string              `json:"f,omitempty"`
 	Group       string              `json:"g,omitempty"`

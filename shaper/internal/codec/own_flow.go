@@ -15,7 +15,7 @@ import (
 )
 
 // The own settings of a flow are a text in Redis: numbers in the first line, the note of its pause in the second, then a line of JSON for each
-// other setting. Of these lines scripts read only the last two, budgets and quotas. See lua/lib/own_settings.lua and lua/lib/flow.lua.
+// other setting. Scripts read the last two of these lines, budgets and quotas. Of the others they only test whether they are set, and list what changed. See lua/lib/own_settings.lua and lua/lib/flow.lua.
 const (
 	ownNumbers   = 6 // the number of fields in the first line; settings in lines of their own follow
 	ownFirstLine = 2 // the index of the first of these lines

@@ -44,7 +44,7 @@ func firstName(entry string) (first string, ok bool) { return strings.CutPrefix(
 
 // Keys makes the names of a bucket's keys. This file is the only place that
 // does. All of them share the tag, so that a bucket lives in one slot of a
-// cluster, and none has a TTL: they are the bucket. They hold what is
+// cluster, and only keys of counts, usage and learned estimates have a TTL. The others are the bucket. They hold what is
 // unfinished, what is dead until an operator drops it, and ids that expire by
 // their dedupe window.
 //

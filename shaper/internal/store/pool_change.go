@@ -11,7 +11,7 @@ import (
 
 // A bucket joins a pool, leaves one, or moves to another: it gets other keys. The steps are in lua/relocate.lua. Each may be repeated, and a process
 // that finds a change under way completes it. One write decides it (assign): before that write the bucket lives at the old place, after it at the new
-// one. carry.go moves all data of a bucket; if that is impossible, an empty bucket moves with its settings only (copy_settings.go).
+// one. carry.go moves all data of a bucket; if that is impossible, an empty bucket moves with its settings, pace and counts (copy_settings.go).
 
 const (
 	poolChangeTries = 8   // of a change that other processes also make, or interfere with
