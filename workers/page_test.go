@@ -74,7 +74,7 @@ func errorsTable() string {
 
 // waitsTable has the waits of the default policy: their jitter is full, so the mean wait is half of the longest.
 func waitsTable() string {
-	table := tableOf("after attempt", "mean wait", "longest wait", "next attempt, mean", "next attempt, at the latest")
+	table := tableOf("after attempt", "wait, mean", "longest", "next attempt, mean", "latest")
 	policy, total := shaper.DefaultRetryPolicy(), time.Duration(0)
 	for attempt := 1; attempt < policy.MaxAttempts; attempt++ {
 		bound := policy.Delay(attempt, 0, 1)
