@@ -74,12 +74,12 @@ func errorsTable() string {
 
 // waitsTable has the waits of the default policy: their jitter is full, so the mean wait is half of the longest.
 func waitsTable() string {
-	table := tableOf("after attempt", "wait, mean", "longest", "next attempt, mean", "latest")
+	table := tableOf("after attempt", "mean wait", "longest wait", "since the first, mean")
 	policy, total := shaper.DefaultRetryPolicy(), time.Duration(0)
 	for attempt := 1; attempt < policy.MaxAttempts; attempt++ {
 		bound := policy.Delay(attempt, 0, 1)
 		total += bound
-		table += line(strconv.Itoa(attempt), short(bound/2), short(bound), short(total/2), short(total))
+		table += line(strconv.Itoa(attempt), short(bound/2), short(bound), short(total/2))
 	}
 	return table
 }

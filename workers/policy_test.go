@@ -66,24 +66,24 @@ type namedWait struct {
 // namedWaits are the forms that docs/responses.md shows.
 var namedWaits = []namedWait{
 	{"Retry-After: 120", 2 * time.Minute},
-	{"Retry-After: 1.5", 1500 * time.Millisecond},
 	{"Retry-After: Sun, 01 Mar 2026 12:00:30 GMT", 30 * time.Second},
 	{"Retry-After: 2026-03-01T13:00:30+01:00", 30 * time.Second},
 	{"Retry-After: 1772366430", 30 * time.Second},
 	{"Retry-After: 6m0s", 6 * time.Minute},
 	{"Retry-After: 1\nRetry-After-Ms: 250", 250 * time.Millisecond},
-	{`RateLimit: "burst";r=0;t=5, "daily";r=0;t=3600, "other";r=3;t=9000`, time.Hour},
+	{`RateLimit: "burst";r=0;t=5`, 5 * time.Second},
 	{"RateLimit: limit=100, remaining=0, reset=5", 5 * time.Second},
 	{"RateLimit-Remaining: 0\nRateLimit-Reset: 5", 5 * time.Second},
 	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
-	{"X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1772366430", 30 * time.Second},
 	{"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 6m0s", 6 * time.Minute},
 	{"anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
 }
 
 // furtherWaits are more forms, and headers that name no time.
 var furtherWaits = []namedWait{
-	{`RateLimit: "burst";r=0;t=5`, 5 * time.Second},
+	{"Retry-After: 1.5", 1500 * time.Millisecond},
+	{`RateLimit: "burst";r=0;t=5, "daily";r=0;t=3600, "other";r=3;t=9000`, time.Hour},
+	{"X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1772366430", 30 * time.Second},
 	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366430", 30 * time.Second},
 	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366400250", 250 * time.Millisecond},
 	{"x-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 20ms", 20 * time.Millisecond},
