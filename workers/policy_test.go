@@ -73,7 +73,6 @@ var namedWaits = []namedWait{
 	{"Retry-After: 1\nRetry-After-Ms: 250", 250 * time.Millisecond},
 	{`RateLimit: "burst";r=0;t=5`, 5 * time.Second},
 	{"RateLimit: limit=100, remaining=0, reset=5", 5 * time.Second},
-	{"RateLimit-Remaining: 0\nRateLimit-Reset: 5", 5 * time.Second},
 	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
 	{"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 6m0s", 6 * time.Minute},
 	{"anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
@@ -81,6 +80,7 @@ var namedWaits = []namedWait{
 
 // furtherWaits are more forms, and headers that name no time.
 var furtherWaits = []namedWait{
+	{"RateLimit-Remaining: 0\nRateLimit-Reset: 5", 5 * time.Second},
 	{"Retry-After: 1.5", 1500 * time.Millisecond},
 	{`RateLimit: "burst";r=0;t=5, "daily";r=0;t=3600, "other";r=3;t=9000`, time.Hour},
 	{"X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1772366430", 30 * time.Second},
