@@ -16,17 +16,17 @@ import (
 	"github.com/tundish-io/tundish/test/harness"
 )
 
-// pageRules returns the rules for an API as docs/responses.md has them.
+// pageRules returns the rules for an API as docs/response-rules.md has them.
 func pageRules(t *testing.T, api string) string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/responses.md")
+	page, err := os.ReadFile("../docs/response-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(page), "<!-- rules: "+api+" -->\n```toml\n")
 	text, _, ends := strings.Cut(rest, "```\n")
 	if !found || !ends {
-		t.Fatalf("docs/responses.md has no rules for %s", api)
+		t.Fatalf("docs/response-rules.md has no rules for %s", api)
 	}
 	return text
 }
@@ -83,7 +83,7 @@ func answerJSON(w http.ResponseWriter, status int, body string, headers ...strin
 	_, _ = io.WriteString(w, body)
 }
 
-// TestLimitsOfAPIs: APIs say "less, and when" in their own ways, which docs/responses.md has rules for. The bucket holds until then: a job's only attempt
+// TestLimitsOfAPIs: APIs say "less, and when" in their own ways, which docs/response-rules.md has rules for. The bucket holds until then: a job's only attempt
 // is not spent, nothing that was refused counts as done, and the slots keep the rate.
 func TestLimitsOfAPIs(t *testing.T) {
 	for name, c := range map[string]struct {

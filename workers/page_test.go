@@ -4,23 +4,25 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of docs/webhooks.md")
+var update = flag.Bool("update", false, "rewrite the tables of docs/responses.md")
 
-const page = "../docs/webhooks.md"
+const page = "../docs/responses.md"
 
-// TestPage holds the tables of docs/webhooks.md to the tables of these tests.
+// TestPage holds the tables of docs/responses.md to the tables of these tests.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile(page))(t)
 	want := string(text)
-	for name, table := range map[string]string{"answers": answersTable(), "times": timesTable(), "errors": errorsTable()} {
+	for name, table := range map[string]string{"answers": answersTable(), "times": timesTable(), "errors": errorsTable(), "waits": waitsTable()} {
 		begin, end := "<!-- table of "+name+" -->\n", "<!-- end of table -->\n"
 		before, rest, found := strings.Cut(want, begin)
 		_, after, ended := strings.Cut(rest, end)
@@ -38,13 +40,16 @@ func TestPage(t *testing.T) {
 	}
 }
 
-var resultWords = map[shaper.Result]string{done: "is done", retry: "is tried again", dead: "is dead", held: "is held"}
+var resultWords = map[shaper.Result]string{done: "done", retry: "retried", dead: "dead", held: "held"}
 
 var signalWords = map[shaper.Signal]string{nothing: "unknown", accepted: "works", throttled: "asks for less", failed: "fails"}
 
 func answersTable() string {
-	table := tableOf("the receiver answers", "with "+code(list(DefaultPolicy().Statuses))+", the job", "with "+code(list(listed.Statuses))+", the job", "reason", "the receiver")
+	table := tableOf("response", "job, with "+code(list(DefaultPolicy().Statuses)), "job, with "+code(list(listed.Statuses)), "reason", "the receiver")
 	for _, row := range answers {
+		if row.name == "" {
+			continue
+		}
 		reason := code(strings.ReplaceAll(row.reason, "%d", "<status>"))
 		table += line(row.name, resultWords[row.any], resultWords[row.listed], reason, signalWords[row.signal])
 	}
@@ -52,23 +57,42 @@ func answersTable() string {
 }
 
 func timesTable() string {
-	table := tableOf("", "header", "wait")
+	table := tableOf("header", "wait")
 	for _, row := range namedWaits {
-		if row.group == aboveTheBound { // the page says the rest in words
-			break
-		}
-		wait := strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(row.want.String())
-		table += line(row.group, code(strings.ReplaceAll(row.header, "\n", "`<br>`")), wait)
+		table += line(code(strings.ReplaceAll(row.header, "\n", "`<br>`")), short(row.want))
 	}
 	return table
 }
 
 func errorsTable() string {
-	table := tableOf("the attempt ends with", "the job", "reason", "the receiver")
+	table := tableOf("the attempt ends with", "job", "reason", "the receiver")
 	for _, row := range failures {
 		table += line(row.name, resultWords[row.result], code(row.reason), signalWords[row.signal])
 	}
 	return table
+}
+
+// waitsTable has the waits of the default policy: their jitter is full, so the mean wait is half of the longest.
+func waitsTable() string {
+	table := tableOf("after attempt", "mean wait", "longest wait", "since the first, mean")
+	policy, total := shaper.DefaultRetryPolicy(), time.Duration(0)
+	for attempt := 1; attempt < policy.MaxAttempts; attempt++ {
+		bound := policy.Delay(attempt, 0, 1)
+		total += bound
+		table += line(strconv.Itoa(attempt), short(bound/2), short(bound), short(total/2))
+	}
+	return table
+}
+
+// short writes a duration without zeros: to a second from a minute on, to a minute from an hour on.
+func short(d time.Duration) string {
+	switch {
+	case d >= time.Hour:
+		d = d.Round(time.Minute)
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	}
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
 func tableOf(columns ...string) string {

@@ -14,7 +14,7 @@ import (
 // Any in [Policy.Statuses] is every status but 2xx and 410.
 const Any = "any"
 
-// Policy decides what becomes of a job after each response of its receiver, by [Policy.Judge], for all workers. docs/webhooks.md and docs/responses.md
+// Policy decides what becomes of a job after each response of its receiver, by [Policy.Judge], for all workers. docs/responses.md and docs/response-rules.md
 // have the whole tables. Errors need no policy: see [ClassifyError]. The zero value is not valid; see [DefaultPolicy].
 type Policy struct {
 	// Rules judge the responses that they fit, in their order, before all else.

@@ -27,100 +27,97 @@ const (
 	nothing, accepted, throttled, failed = shaper.SignalNone, shaper.SignalAccepted, shaper.SignalThrottled, shaper.SignalFailed
 )
 
-// listed is the other list of statuses that docs/webhooks.md shows.
+// listed is the other list of statuses that docs/responses.md shows.
 var listed = Policy{Statuses: []string{"408", "425", "429", "5xx"}, Hold: true}
 
-// answers are the kinds of answers, apart from their headers. docs/webhooks.md shows them.
+// answers are the kinds of responses, apart from their headers. docs/responses.md shows those with a name.
 var answers = []struct {
 	name     string
 	statuses []int
-	wait     time.Duration // that the answer names
+	wait     time.Duration // that the response names
 
 	any, listed shaper.Result
 	reason      string // %d is the status
 	signal      shaper.Signal
 }{
 	{"2xx", []int{200, 202, 204, 299}, 0, done, done, "", accepted},
-	{"207, or JSON with `\"errors\": true`: see [parts](responses.md#parts-of-a-request)", []int{207}, 0, dead, dead, "partial", accepted},
+	{"207, or JSON with `\"errors\": true` ([parts](response-rules.md#parts-of-a-request))", []int{207}, 0, dead, dead, "partial", accepted},
 	{"3xx", []int{300, 301, 304, 307, 399}, 0, retry, dead, "redirect", accepted},
 	{"400, 401, 403, 404, 409, 413, 415, 422", []int{400, 401, 403, 404, 409, 413, 415, 422}, 0, retry, dead, "http_%d", accepted},
 	{"408, 425", []int{408, 425}, 0, retry, retry, "http_%d", accepted},
 	{"410", []int{410}, 0, dead, dead, "gone", accepted},
-	{"410 that names a time", []int{410}, time.Minute, dead, dead, "gone", accepted},
-	{"429", []int{429}, 0, retry, retry, "http_429", throttled},
-	{"429 that names a time", []int{429}, time.Minute, held, held, "http_429", throttled},
+	{"", []int{410}, time.Minute, dead, dead, "gone", accepted},
 	{"any other 4xx", []int{402, 405, 418, 451, 499}, 0, retry, dead, "http_4xx", accepted},
-	{"503, 529", []int{503, 529}, 0, retry, retry, "http_%d", throttled},
-	{"503 or 529 that names a time", []int{503, 529}, time.Minute, held, held, "http_%d", throttled},
-	{"400, 401, 403, 404, 409, 413, 415, 422, 500, 502, 504 that names a time", []int{400, 401, 403, 404, 409, 413, 415, 422, 500, 502, 504}, time.Minute, held, held, "http_%d", throttled},
-	{"any other 4xx that names a time", []int{402, 405, 418, 420, 451, 499}, time.Minute, held, held, "http_4xx", throttled},
-	{"any other 5xx that names a time", []int{501, 509, 520, 599}, time.Minute, held, held, "http_5xx", throttled},
+	{"429, 503, 529", []int{429, 503, 529}, 0, retry, retry, "http_%d", throttled},
 	{"500, 502, 504", []int{500, 502, 504}, 0, retry, retry, "http_%d", failed},
 	{"any other 5xx", []int{501, 505, 520, 599}, 0, retry, retry, "http_5xx", failed},
-	{"any status outside 200 to 599: it counts as 5xx", []int{0, 101, 199, 600, 999}, 0, retry, retry, "http_other", failed},
+	{"a status outside 200 to 599, which counts as a 5xx", []int{0, 101, 199, 600, 999}, 0, retry, retry, "http_other", failed},
+	{"a 4xx or 5xx other than 410 that [names a time](#times-that-a-response-names)", ownReason, time.Minute, held, held, "http_%d", throttled},
+	{"", []int{402, 405, 418, 420, 451, 499}, time.Minute, held, held, "http_4xx", throttled},
+	{"", []int{501, 509, 520, 598, 599}, time.Minute, held, held, "http_5xx", throttled},
 }
 
-// aboveTheBound begins the rows of namedWaits that docs/webhooks.md does not show.
-const aboveTheBound = "above the bound"
+// namedWait is a form in which a response from 400 on names a time, at noon.
+type namedWait struct {
+	header string
+	want   time.Duration // 0: no time
+}
 
-// namedWaits are the forms in which a response from 400 on names a time, at noon. docs/webhooks.md shows those that name one within the bound.
-var namedWaits = []struct {
-	group, header string
-	want          time.Duration
-}{
-	{"Retry-After", "Retry-After: 120", 2 * time.Minute},
-	{"", "Retry-After: 1.5", 1500 * time.Millisecond},
-	{"", "Retry-After: Sun, 01 Mar 2026 12:00:30 GMT", 30 * time.Second},
-	{"", "Retry-After: 2026-03-01T13:00:30+01:00", 30 * time.Second},
-	{"", "Retry-After: 1772366430", 30 * time.Second},
-	{"", "Retry-After: 6m0s", 6 * time.Minute},
-	{"", "Retry-After: 1\nRetry-After-Ms: 250", 250 * time.Millisecond},
+// namedWaits are the forms that docs/responses.md shows.
+var namedWaits = []namedWait{
+	{"Retry-After: 120", 2 * time.Minute},
+	{"Retry-After: Sun, 01 Mar 2026 12:00:30 GMT", 30 * time.Second},
+	{"Retry-After: 2026-03-01T13:00:30+01:00", 30 * time.Second},
+	{"Retry-After: 1772366430", 30 * time.Second},
+	{"Retry-After: 6m0s", 6 * time.Minute},
+	{"Retry-After: 1\nRetry-After-Ms: 250", 250 * time.Millisecond},
+	{`RateLimit: "burst";r=0;t=5`, 5 * time.Second},
+	{"RateLimit: limit=100, remaining=0, reset=5", 5 * time.Second},
+	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
+	{"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 6m0s", 6 * time.Minute},
+	{"anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
+}
 
-	{"an exhausted rate limit", `RateLimit: "burst";r=0;t=5`, 5 * time.Second},
-	{"", `RateLimit: "burst";r=0;t=5, "daily";r=0;t=3600, "other";r=3;t=9000`, time.Hour},
-	{"", "RateLimit: limit=100, remaining=0, reset=5", 5 * time.Second},
-	{"", "RateLimit-Remaining: 0\nRateLimit-Reset: 5", 5 * time.Second},
-	{"", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
-	{"", "X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1772366430", 30 * time.Second},
-	{"", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366430", 30 * time.Second},
-	{"", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366400250", 250 * time.Millisecond},
-	{"", "x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 6m0s", 6 * time.Minute},
-	{"", "x-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 20ms", 20 * time.Millisecond},
-	{"", "x-ratelimit-remaining-project-tokens: 0\nx-ratelimit-reset-project-tokens: 6m0s", 6 * time.Minute},
-	{"", "anthropic-ratelimit-requests-remaining: 0\nanthropic-ratelimit-requests-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
-	{"", "anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
-	{"", "anthropic-ratelimit-input-tokens-remaining: 0\nanthropic-ratelimit-input-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
-	{"", "anthropic-ratelimit-output-tokens-remaining: 0\nanthropic-ratelimit-output-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
-
-	{"contradictions: Retry-After wins, else the longest time", "Retry-After: 1\nRateLimit: \"burst\";r=0;t=60", time.Second},
-	{"", "Retry-After: soon\nRateLimit: \"burst\";r=0;t=60", time.Minute},
-	{"", "RateLimit: \"burst\";r=3;t=60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
-	{"", "x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 1s\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 20s", 20 * time.Second},
-
-	{aboveTheBound, "Retry-After: 40000000", shaper.MaxHold},
-	{"", "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT", shaper.MaxHold},
-	{"", "RateLimit: \"burst\";r=0;t=999999999999999", shaper.MaxHold},
-
-	{"no time", "Retry-After: 0", 0},
-	{"", "Retry-After: -5", 0},
-	{"", "Retry-After: soon", 0},
-	{"", "Retry-After: Sun, 01 Mar 2026 11:00:00 GMT", 0},
-	{"", "Retry-After: 1772366400", 0},
-	{"", "Retry-After: -1h", 0},
-	{"", `RateLimit: "burst";r=1;t=5`, 0},
-	{"", `RateLimit: "burst";r=0`, 0},
-	{"", `RateLimit: "burst";r=0;t=-5`, 0},
-	{"", `RateLimit: "burst";r=0;t=5, daily";r=0;t=60`, 0},
-	{"", "X-RateLimit-Remaining: 1\nX-RateLimit-Reset: 5", 0},
-	{"", "X-RateLimit-Remaining: -1\nX-RateLimit-Reset: 5", 0},
-	{"", "X-RateLimit-Remaining: 0", 0},
-	{"", "X-RateLimit-Reset: 5", 0},
-	{"", "anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T11:00:00Z", 0},
+// furtherWaits are more forms, and headers that name no time.
+var furtherWaits = []namedWait{
+	{"RateLimit-Remaining: 0\nRateLimit-Reset: 5", 5 * time.Second},
+	{"Retry-After: 1.5", 1500 * time.Millisecond},
+	{`RateLimit: "burst";r=0;t=5, "daily";r=0;t=3600, "other";r=3;t=9000`, time.Hour},
+	{"X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1772366430", 30 * time.Second},
+	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366430", 30 * time.Second},
+	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772366400250", 250 * time.Millisecond},
+	{"x-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 20ms", 20 * time.Millisecond},
+	{"x-ratelimit-remaining-project-tokens: 0\nx-ratelimit-reset-project-tokens: 6m0s", 6 * time.Minute},
+	{"anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
+	{"anthropic-ratelimit-input-tokens-remaining: 0\nanthropic-ratelimit-input-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
+	{"anthropic-ratelimit-output-tokens-remaining: 0\nanthropic-ratelimit-output-tokens-reset: 2026-03-01T12:00:30Z", 30 * time.Second},
+	{"Retry-After: 1\nRateLimit: \"burst\";r=0;t=60", time.Second},
+	{"Retry-After: soon\nRateLimit: \"burst\";r=0;t=60", time.Minute},
+	{"RateLimit: \"burst\";r=3;t=60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5", 5 * time.Second},
+	{"x-ratelimit-remaining-requests: 0\nx-ratelimit-reset-requests: 1s\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 20s", 20 * time.Second},
+	{"Retry-After: 40000000", shaper.MaxHold},
+	{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT", shaper.MaxHold},
+	{"RateLimit: \"burst\";r=0;t=999999999999999", shaper.MaxHold},
+	{"Retry-After: 0", 0},
+	{"Retry-After: -5", 0},
+	{"Retry-After: soon", 0},
+	{"Retry-After: Sun, 01 Mar 2026 11:00:00 GMT", 0},
+	{"Retry-After: 1772366400", 0},
+	{"Retry-After: -1h", 0},
+	{`RateLimit: "burst";r=1;t=5`, 0},
+	{`RateLimit: "burst";r=0`, 0},
+	{`RateLimit: "burst";r=0;t=-5`, 0},
+	{`RateLimit: "burst";r=0;t=5, daily";r=0;t=60`, 0},
+	{"X-RateLimit-Remaining: 1\nX-RateLimit-Reset: 5", 0},
+	{"X-RateLimit-Remaining: -1\nX-RateLimit-Reset: 5", 0},
+	{"X-RateLimit-Remaining: 0", 0},
+	{"X-RateLimit-Reset: 5", 0},
+	{"anthropic-ratelimit-tokens-remaining: 0\nanthropic-ratelimit-tokens-reset: 2026-03-01T11:00:00Z", 0},
 }
 
 func dialError(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 
-// failures are the kinds of errors. docs/webhooks.md shows them.
+// failures are the kinds of errors. docs/responses.md shows them.
 var failures = []struct {
 	name   string
 	errs   []error
@@ -128,20 +125,20 @@ var failures = []struct {
 	reason string
 	signal shaper.Signal
 }{
-	{"no answer in time", []error{
+	{"no response within `timeout`", []error{
 		context.DeadlineExceeded, dialError(os.ErrDeadlineExceeded), dialError(os.NewSyscallError("connect", syscall.ETIMEDOUT)),
 	}, retry, ReasonTimeout, failed},
-	{"no connection, a connection cut off, or an answer that is not HTTP", []error{
+	{"no connection, a connection that was cut off, or a response that is not HTTP", []error{
 		dialError(os.NewSyscallError("connect", syscall.ECONNREFUSED)), io.ErrUnexpectedEOF, errors.New("malformed HTTP response"),
 	}, retry, ReasonConnection, failed},
 	{"the name of the host does not resolve", []error{
 		dialError(&net.DNSError{Err: "no such host", IsNotFound: true}), dialError(&net.DNSError{Err: "i/o timeout", IsTimeout: true}),
 	}, retry, ReasonDNS, failed},
-	{"TLS fails, or the certificate", []error{
+	{"TLS or its certificate fails", []error{
 		&tls.CertificateVerificationError{Err: errors.New("expired")}, tls.RecordHeaderError{Msg: "first record does not look like TLS"},
 		&net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")},
 	}, retry, ReasonTLS, failed},
-	{"the dispatcher stops before the answer", []error{fmt.Errorf("send: %w", context.Canceled)}, retry, ReasonInterrupted, nothing},
+	{"the dispatcher stops before the response", []error{fmt.Errorf("send: %w", context.Canceled)}, retry, ReasonInterrupted, nothing},
 	{"the name resolves to an address that is not allowed", []error{fmt.Errorf("%w: %w: 10.0.0.1:80", errResolved, ErrBlockedAddress)}, retry, ReasonBlockedAddress, nothing},
 	{"the URL has an address that is not allowed", []error{dialError(fmt.Errorf("%w: 10.0.0.1:80", ErrBlockedAddress))}, dead, ReasonBlockedAddress, nothing},
 	{"no request can be made of the job", []error{fmt.Errorf("%w: url: is not a URL", ErrInvalid)}, dead, ReasonInvalid, nothing},
@@ -194,7 +191,7 @@ func TestClassifyNamedWaits(t *testing.T) {
 	t.Parallel()
 	patient, eager := DefaultPolicy(), Policy{Statuses: []string{Any}}
 	strict := Policy{Statuses: []string{"500"}, Hold: true}
-	for _, row := range namedWaits {
+	for _, row := range slices.Concat(namedWaits, furtherWaits) {
 		for _, status := range []int{429, 503, 529} {
 			want, wantStrict := held, held
 			if row.want == 0 {

@@ -15,15 +15,15 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// rulesOf reads the rules for an API from docs/responses.md.
+// rulesOf reads the rules for an API from docs/response-rules.md.
 func rulesOf(t *testing.T, api string) Rules {
 	t.Helper()
-	page, err := os.ReadFile("../docs/responses.md")
+	page, err := os.ReadFile("../docs/response-rules.md")
 	must.OK(t, err)
 	_, rest, found := strings.Cut(string(page), "<!-- rules: "+api+" -->\n```toml\n")
 	text, _, ends := strings.Cut(rest, "```\n")
 	if !found || !ends {
-		t.Fatalf("docs/responses.md has no rules for %s", api)
+		t.Fatalf("docs/response-rules.md has no rules for %s", api)
 	}
 	var file struct {
 		Buckets struct {
@@ -79,7 +79,7 @@ const (
 	bulkDone    = `{"took":30,"errors":false,"items":[{"index":{"_index":"a","_id":"1","status":201}}]}`
 )
 
-// TestRulesOfThePage judges responses of well-known APIs by the rules that docs/responses.md has for them.
+// TestRulesOfThePage judges responses of well-known APIs by the rules that docs/response-rules.md has for them.
 func TestRulesOfThePage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

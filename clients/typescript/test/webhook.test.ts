@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { SignatureError, verifyWebhook, type ReceivedHeaders, type VerifyOptions } from "../src/index.js";
 
-// The example of Standard Webhooks, which docs/webhooks.md shows too.
+// The example of Standard Webhooks, which docs/signatures.md shows too.
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const other = "whsec_" + Buffer.alloc(24, 7).toString("base64");
 const signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
