@@ -194,7 +194,7 @@ if revision then
 end
 
 tell('quotas', allowance.text(departed, quotas, now, offset, now + offset + pacer.MAX_HORIZON))
-local charged = charges.look(conf, charges_key, now + offset)
+local charged = charges.look(conf, charges_key, now, offset)
 tell('budgets', (allowance.budgets(charged.own, now, offset)))
 local weight = member ~= '' and redis.call('HGET', conf, 'weight')
 if member ~= '' then

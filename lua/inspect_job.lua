@@ -242,7 +242,7 @@ if group_departed then
   of_group.quotas = allowance.text(group_departed, own_flow.group.settings.quotas or group_quotas, now, offset, latest + offset)
 end
 local charged, default_reservation =
-  charges.look(conf, charges_key, clock, has_flows and own_flow or nil, own_flow.group, job)
+  charges.look(conf, charges_key, now, offset, has_flows and own_flow or nil, own_flow.group, job)
 local function tell_budgets(of, level, shift)
   local text, frees = allowance.budgets(level, now, shift)
   of.budgets, of.budget_frees = text, frees

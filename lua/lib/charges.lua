@@ -246,30 +246,34 @@ function charges.tell_again(out, conf, now, pool_keys)
 end
 
 -- Returns the budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group. all is nil without budgets;
--- costs are a job's costs for each budget. of_flow and of_group: see flow.load; nil if there are none. job: its body; nil: costs as of
--- recent jobs. Also returns what a job reserves of a unit that it does not name. Writes nothing.
-function charges.look(conf, key, clock, of_flow, of_group, job)
+-- costs are a job's costs for each budget. of_flow and of_group: see flow.load; nil if there are none. job: its body. Without one, costs
+-- of the bucket's budgets are those of the job that waits first for them, if any; the others are as of recent jobs. Also returns what a
+-- job reserves of a unit that it does not name. offset: of the engine's clock. Writes nothing.
+function charges.look(conf, key, now, offset, of_flow, of_group, job)
   local rules = rules_of(conf)
   local default = rules.default
   if no_rules(rules) then return { own = NONE, flow = NONE, group = NONE }, default end
   local function level(of) return of and { name = of.name, settings = of.settings } end
-  local f, g = level(of_flow), level(of_group)
-  local text = read(key, { f }, { g })
+  local clock, f, g = now + offset, level(of_flow), level(of_group)
+  local text, first = read(key, { f }, { g })
   local own = budget.open(rules.own, text, clock)
   if f then f.budgets = budget.open(rules_for(f, rules.flow, rules.burst), f.text, clock) end
   if g then g.budgets = budget.open(rules_for(g, rules.group, rules.burst), g.text, clock) end
   local amounts = job and reservation.amounts(reservation.of(job))
-  local function with_costs(all)
-    return { all = all, costs = all and (amounts and costs_of(all, amounts, default) or budget.means(all)) }
+  first = not amounts and reservation.first(first, now)
+  local function with_costs(all, of)
+    return { all = all, costs = all and (of and costs_of(all, of, default) or budget.means(all)) }
   end
-  return { own = with_costs(own), flow = with_costs(f and f.budgets), group = with_costs(g and g.budgets) }, default
+  return { own = with_costs(own, amounts or first and first.amounts), flow = with_costs(f and f.budgets, amounts),
+    group = with_costs(g and g.budgets, amounts) }, default
 end
 
 -- Returns the same for a pool, with the offset of its clock. default: the second result of charges.look for the job's bucket.
 function charges.look_at_pool(keys, now, job, default)
   local p = of_pool(keys, now, 0)
   if not p then return { offset = 0 } end
-  local costs = job and costs_of(p.all, reservation.amounts(reservation.of(job)), default) or budget.means(p.all)
+  local amounts = job and reservation.amounts(reservation.of(job)) or p.first and p.first.amounts
+  local costs = amounts and costs_of(p.all, amounts, default) or budget.means(p.all)
   return { all = p.all, costs = costs, offset = p.offset }
 end
 

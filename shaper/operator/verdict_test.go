@@ -95,6 +95,15 @@ func causes() map[string]cause {
 		"budget": {code: operator.WhyBudget, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) {
 			b.Budgets = shaper.Budgets{{Count: 15, Per: 10 * time.Minute, Unit: "tokens"}}
 		}},
+		// The first waiting job reserves more than is free, and recent jobs reserved less.
+		"budget for a large job": {code: operator.WhyBudget, scope: shaper.ScopeBucket, bucket: func(b *shaper.Bucket) {
+			b.Budgets, b.BudgetBurst = shaper.Budgets{{Count: 100, Per: 10 * time.Minute, Unit: "tokens"}}, 100
+		}, before: (*judged).smallJobs, jobs: (*judged).largeJobs},
+		"pool's budget for a large job": {
+			code: operator.WhyBudget, scope: shaper.ScopePool,
+			bucket: pool(shaper.Pool{Budgets: shaper.Budgets{{Count: 100, Per: 10 * time.Minute, Unit: "tokens"}}, BudgetBurst: 100}),
+			before: (*judged).smallJobs, jobs: (*judged).largeJobs,
+		},
 		"flow's rate":  {code: operator.WhyRate, scope: shaper.ScopeFlow, bucket: func(b *shaper.Bucket) { b.Flow.Rate, b.Flow.Burst = rig.Rate("1/m"), 1 }},
 		"group's rate": {code: operator.WhyRate, scope: shaper.ScopeGroup, bucket: func(b *shaper.Bucket) { b.Group.Rate, b.Group.Burst = rig.Rate("1/m"), 1 }},
 		"pool's rate":  {code: operator.WhyRate, scope: shaper.ScopePool, bucket: pool(shaper.Pool{Rate: rig.Rate("6/m")}), jobs: func(j *judged) { j.enqueue(12) }},
@@ -133,6 +142,17 @@ func begin(t *testing.T, all ...cause) *judged {
 	j.bring(all...)
 	pass(35 * time.Second)
 	return j
+}
+
+// smallJobs sends jobs that together reserve 80 tokens.
+func (j *judged) smallJobs() {
+	j.enqueue(8)
+	pass(10 * time.Second)
+}
+
+// largeJobs enqueues jobs that reserve 50 tokens each.
+func (j *judged) largeJobs() {
+	j.enqueue(6, func(job *shaper.Job) { job.Units = shaper.Units{"tokens": 50} })
 }
 
 // bring has jobs come, behind what keeps them.
