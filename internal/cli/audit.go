@@ -65,7 +65,7 @@ func (a *invocation) showAudit(ctx context.Context, c *api, query httpapi.AuditQ
 			a.note("nobody has logged in to the console in the last 90 days")
 			return nil
 		}
-		a.note("no operation has changed anything here in the last 90 days")
+		a.note("no operation is on record here: records are kept for 90 days, and are lost with the data of Redis")
 		return nil
 	}
 	err = a.print(page, func(w io.Writer) {

@@ -27,6 +27,34 @@ func DownstreamRules(b *shaper.Bucket) string {
 		b.Breaker.Failures, b.Breaker.OpenFor.Microseconds(), b.Breaker.MaxOpen.Microseconds(), b.Breaker.DisableAfter.Microseconds())
 }
 
+// ShownDownstreamRules returns the rules of DownstreamRules as people configure them, such as "scope flow, max_hold 1h0m0s, ...". A text that it
+// cannot parse is returned as it is.
+func ShownDownstreamRules(text string) string {
+	scopes := map[string]shaper.Scope{"n": "none", "p": shaper.ScopePool, "f": shaper.ScopeFlow, "b": shaper.ScopeBucket}
+	words := strings.Fields(text)
+	names := []string{"scope", "max_hold", "floor", "failures", "open_for", "max_open", "disable_after"}
+	if len(words) != len(names) || scopes[words[0]] == "" {
+		return text
+	}
+	shown := []string{names[0] + " " + string(scopes[words[0]])}
+	for i, word := range words[1:] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return text
+		}
+		value := word
+		switch names[i+1] {
+		case "floor":
+			value += "%"
+		case "failures":
+		default:
+			value = (time.Duration(n) * time.Microsecond).String()
+		}
+		shown = append(shown, names[i+1]+" "+value)
+	}
+	return strings.Join(shown, ", ")
+}
+
 // noReason replaces a reason that is not a valid word.
 const noReason = "-"
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tundish-io/tundish/admission"
+	"github.com/tundish-io/tundish/internal/must"
 	"github.com/tundish-io/tundish/shaper"
 )
 
@@ -55,4 +56,15 @@ func FuzzParseDownstream(f *testing.F) {
 		}
 		_ = fmt.Sprint(d.Text(time.Unix(0, 0)))
 	})
+}
+
+func TestShownDownstreamRules(t *testing.T) {
+	t.Parallel()
+	b := shaper.DefaultBucket()
+	b.Flow = &shaper.FlowSettings{}
+	const shown = "scope flow, max_hold 1h0m0s, floor 10%, failures 10, open_for 30s, max_open 10m0s, disable_after 120h0m0s"
+	must.Equal(t, ShownDownstreamRules(DownstreamRules(&b)), shown, "the defaults")
+	for _, text := range []string{"", "x 1 2 3 4 5 6", "f 1 2 3", "f 1 2 3 4 5 many"} {
+		must.Equal(t, ShownDownstreamRules(text), text, "a text of another form")
+	}
 }

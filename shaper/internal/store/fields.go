@@ -146,7 +146,7 @@ func choice(name shaper.Setting, field string, texts ...string) described {
 // describedSettings are those of a bucket, and of a pool as far as it has them: what is stored as it is, and what follows from several.
 var describedSettings = append(OfBuckets.described(), plain("name", fieldName),
 	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
-	plain("adapt and breaker", "downstream"), plain("events", "events"), plain("batch", "batch"),
+	described{"adapt and breaker", []string{"downstream"}, func(values []string) string { return codec.ShownDownstreamRules(values[0]) }}, plain("events", "events"), plain("batch", "batch"),
 	plain("limits", admission.FieldLimits), described{"drain and calendar", []string{FieldPlan}, planForPeople}, choice("flow and group", "flows", "neither", "flow", "flow and group"),
 	choice("flow.when_disabled", FieldKeep, string(shaper.RefuseDisabled), string(shaper.KeepDisabled)),
 	choice("a URL of each flow", fieldNeedsURL, "not needed", "needed"), address("url", fieldDefaultURL), plain("callbacks.bucket", fieldCallbackBucket), address("callbacks.url", fieldCallbackURL),
