@@ -18,9 +18,9 @@
 --          each field its value before and its value now, and then for each field 1 if its value changed, or an override of it began or
 --          ended, else 0; after a release the previous text of the downstream, "" none, and how far
 --          the clock of its times is ahead of the server's}
--- Stores   paused (when), paused_by, paused_reason; for a field with an override: its value, "own:" and the
---          field with the configured value, "set:" and the field with "time author"; changes: see changes.lua. No expiry: they
---          are effective until they are removed
+-- Stores   paused (when), paused_by, paused_reason; resumed: when the last pause ended; for a field with an override: its value,
+--          "own:" and the field with the configured value, "set:" and the field with "time author"; changes: see changes.lua. No
+--          expiry: they are effective until they are removed
 -- Needs    Redis 7.0
 
 --#include lib/changes.lua
@@ -54,6 +54,7 @@ elseif action == 'tell' then
   outbox.write(box)
 elseif action == 'resume' then
   redis.call('HDEL', conf, 'paused', 'paused_by', 'paused_reason')
+  if was_paused then redis.call('HSET', conf, 'resumed', stamp) end
 elseif action == 'release' then
   local down_text, offset = unpack(redis.call('HMGET', pace, 'down', 'offset'))
   local down = outbox_key and downstream.read(down_text or nil)

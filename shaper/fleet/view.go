@@ -186,6 +186,14 @@ func (s *Snapshot) Buckets() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// Busy returns how many jobs the running processes deliver.
+func (s *Snapshot) Busy() (jobs int64) {
+	for i := range s.Processes {
+		jobs += int64(s.Processes[i].Busy)
+	}
+	return jobs
+}
+
 // IsServed reports whether a process delivers jobs of the bucket.
 func (s *Snapshot) IsServed(bucket string) bool { return s.Dispatchers(bucket) > 0 }
 

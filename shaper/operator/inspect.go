@@ -69,6 +69,9 @@ type BucketInfo struct {
 	Pause     *shaper.Pause // nil if the bucket runs
 	Overrides []Override    // settings that an operator has changed
 
+	resumed time.Time // when the last pause ended; zero: never
+	changed time.Time // when a setting changed last; zero: not known
+
 	keys store.Keys
 }
 
@@ -150,6 +153,11 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 		}
 	}
 	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
+	for name, at := range map[string]*time.Time{"resumed": &info.resumed, "changed": &info.changed} {
+		if n := a.Int(name); n > 0 {
+			*at = time.UnixMicro(n)
+		}
+	}
 	info.Quotas, info.Budgets = codec.ReadQuotaUse(a.Text("quotas")), codec.ReadBudgetUse(a.Text("budgets"))
 	if k.Pool != "" {
 		pool := &PoolInfo{Name: k.Pool}

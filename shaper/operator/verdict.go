@@ -77,6 +77,7 @@ type Blocked struct {
 	Then []string
 
 	detail string // for the sentence
+	isHeld bool   // most requests in flight are with no running process
 }
 
 // IsProblem reports whether people should look at the bucket. It is true if due jobs are not delivered at the bucket's rate, and the cause is neither
@@ -331,7 +332,7 @@ func (v *Verdict) grows(j *judgement) {
 	more := j.progress.Arrived - j.progress.Gone
 	free := j.Capacity - j.Unfinished - j.Callbacks
 	const least = 3 // jobs: a smaller change is chance
-	if more < least || v.Waits == 0 || free <= 0 {
+	if more < least || v.Waits == 0 || free <= 0 || j.Now.Sub(j.resumed) < j.progress.Window { // it grew while it was paused
 		return
 	}
 	v.Grows = float64(more) / j.progress.Window.Seconds()

@@ -72,7 +72,12 @@ func (j *judgement) full(inFlight, most int64) *Blocked {
 	if most <= 0 || inFlight < most || j.keepsUp {
 		return nil
 	}
-	return &Blocked{Code: WhyInFlight, detail: fmt.Sprintf("%s of %s", number(inFlight), number(most))}
+	c := &Blocked{Code: WhyInFlight, detail: fmt.Sprintf("%s of %s", number(inFlight), number(most))}
+	if busy := j.fleet.Busy(); 2*busy < inFlight { // a process that stands still or was killed has them until their leases end
+		c.detail += fmt.Sprintf(", of which running processes deliver %s", number(busy))
+		c.isHeld = true
+	}
+	return c
 }
 
 // backsOff is an open breaker or a hold.
@@ -234,14 +239,8 @@ func (j *judgement) action(c *Blocked) []string {
 		if c.Until.IsZero() {
 			return []string{"bucket", "drain", bucket, "--until-empty"}
 		}
-	case WhyBreaker, WhyHeld, WhyAdaptiveRate:
-		if c.Reason == shaper.ReasonMoves { // a release would only be followed by the next hold
-			return nil
-		}
-		if c.Scope == shaper.ScopeFlow && c.Flows > 1 {
-			return []string{"bucket", "release", bucket, "--all-flows"}
-		}
-		return one("release")
+	case WhyAdaptiveRate:
+		return j.release(c)
 	case WhyQuota: // quotas of a bucket and a pool are in the configuration alone
 		if s := j.scopeOf(c); s != nil && s.holdingQuota > 0 {
 			return one("set", "--quotas="+shaper.Quotas(doubled(s.quotas, s.holdingQuota)).String())
@@ -251,6 +250,9 @@ func (j *judgement) action(c *Blocked) []string {
 			return one("set", "--budgets="+shaper.Budgets(doubled(s.budgets, s.holdingBudget)).String())
 		}
 	case WhyInFlight:
+		if c.isHeld {
+			return []string{"job", "list", bucket, "--state=in_flight"}
+		}
 		return one("set", fmt.Sprintf("--max-in-flight=%d", 2*j.boundOf(c)))
 	case WhyHostFault, WhySlow:
 		return []string{"fleet"}
@@ -267,9 +269,22 @@ func (j *judgement) action(c *Blocked) []string {
 	return nil
 }
 
-// afterRepair returns the command for jobs that wait for another attempt, once their receiver is repaired.
+// release returns the command that ends a hold, an open breaker or an adaptive rate; nil if the next hold would follow.
+func (j *judgement) release(c *Blocked) []string {
+	switch {
+	case c.Reason == shaper.ReasonMoves:
+		return nil
+	case c.Scope == shaper.ScopeFlow && c.Flows > 1:
+		return []string{"bucket", "release", j.Name, "--all-flows"}
+	}
+	return j.commandOn(c, "release")
+}
+
+// afterRepair returns the command for jobs that wait for another attempt or a probe, once their receiver is repaired.
 func (j *judgement) afterRepair(c *Blocked) []string {
 	switch {
+	case c.Code == WhyBreaker || c.Code == WhyHeld:
+		return j.release(c)
 	case c.Code != WhyFailing || c.Until.IsZero(): // what is due already needs no command
 		return nil
 	case c.Scope != shaper.ScopeFlow || c.Flows > 1:

@@ -126,6 +126,25 @@ func TestRetriesBehindABreaker(t *testing.T) {
 	})
 }
 
+// A pause does not count against a bucket that has been resumed.
+func TestResumedBucketIsNotSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := judge(t)
+		bucket := j.op.As("anna").Bucket("b")
+		must.OK(t, bucket.Pause(t.Context(), "tests"))
+		j.enqueue(100)
+		pass(time.Minute)
+		must.Get(bucket.Resume(t.Context()))(t)
+		for range 10 {
+			pass(3 * time.Second)
+			if v := j.verdict(); v.Code != operator.WhySends && v.Code != operator.WhyStarting || v.IsProblem() || v.Grows > 0 {
+				t.Errorf("%s: %s", v.Code, v.Sentence())
+			}
+		}
+	})
+}
+
 // A backlog that grows says when the bucket is full.
 func TestBacklogGrows(t *testing.T) {
 	t.Parallel()

@@ -13,9 +13,10 @@ const (
 	failsMuch = 0.1              // of attempts that fail: from here on they are a cause
 )
 
-// couldSendFor returns how long jobs could have been sent: since the oldest was enqueued, the window opened, and a dispatcher started.
+// couldSendFor returns how long jobs could have been sent: since the oldest was enqueued, the window opened, a pause ended, a
+// setting changed, and a dispatcher started.
 func (j *judgement) couldSendFor(age time.Duration) time.Duration {
-	begins := []time.Time{j.fleet.ServedSince(j.Name)}
+	begins := []time.Time{j.fleet.ServedSince(j.Name), j.resumed, j.changed}
 	if j.Hours != nil {
 		begins = append(begins, j.Hours.Opened)
 	}

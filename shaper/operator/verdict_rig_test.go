@@ -163,6 +163,9 @@ func (j *judged) carryOut(c *operator.Blocked) {
 	j.repair() // what is released while its receiver fails fails again
 	words := c.Action
 	if len(words) == 0 {
+		words = c.Then
+	}
+	if len(words) == 0 {
 		return
 	}
 	by, ctx := j.op.As("anna").Bucket("b"), j.t.Context()

@@ -187,7 +187,10 @@ func TestVerdictNamesTheCauseAndItsCure(t *testing.T) {
 				if v.Code != c.code || len(v.Blocked) == 0 || v.Blocked[0].Code != c.code || v.Blocked[0].Scope != c.scope {
 					t.Errorf("%s: %s: %+v, want %s of a %s", v.Code, v.Sentence(), v.Blocked, c.code, c.scope)
 				}
-				then := map[operator.WhyCode]string{operator.WhyFailing: "job retry b --group=g --flow=f"}[c.code] // the others need no second command
+				then := map[operator.WhyCode]string{operator.WhyFailing: "job retry b --group=g --flow=f"}[c.code] // most need no second command
+				if c.code == operator.WhyBreaker || c.code == operator.WhyHeld {
+					then = map[shaper.Scope]string{shaper.ScopeBucket: "bucket release b", shaper.ScopeFlow: "flow release --group=g b f", shaper.ScopePool: "pool release p"}[c.scope]
+				}
 				for i := range v.Blocked {
 					if got := strings.Join(v.Blocked[i].Then, " "); v.Blocked[i].Code == c.code && got != then {
 						t.Errorf("then %q, want %q", got, then)
