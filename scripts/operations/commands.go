@@ -51,7 +51,7 @@ func commands() ([]byte, error) {
 		})
 	}
 	w.text.WriteString(commandsHead)
-	w.text.WriteString("These flags have one meaning in several commands, which name them after \"Also\". A command lists its other flags below it. Most commands have `--json`.\n\n")
+	w.text.WriteString("These flags have one meaning in several commands, which name them after \"Also\". A command lists its other flags below it. `--help` shows whether a command has `--json`.\n\n")
 	w.flag(roots[0].PersistentFlags().Lookup("config"))
 	names := make([]string, 0, len(shared))
 	for name := range shared {
