@@ -21,11 +21,11 @@ const (
 Every operation, field and code of the HTTP API, from [openapi.yaml](../internal/httpapi/openapi.yaml), which also has the schemas of requests and responses.
 Both servers serve that file at ` + "`/openapi.yaml`" + `. The [guide](http-api.md) shows how to use the API.
 
-Each operation names the server that has it, the roles of which a key needs one, and the command that calls it. The role ` + "`admin`" + ` may do everything. A producer has
-the operators' operations too with ` + "`producer.operator_api = true`" + `. The query names a flow or a
-group: ` + "`/flow?flow=acme`" + `, with ` + "`&group=eu`" + ` in a bucket with groups. Percent-encode the name: the flow ` + "`a/b c`" + ` is ` + "`?flow=a%2Fb%20c`" + `. The name may be any
-text. Clients and proxies rewrite paths with names such as ` + "`..` or `a/b`" + `, and leave the query as it is. An id of a job is in the path: behind nginx, give ` + "`proxy_pass`" + `
-no path of its own, or ids with ` + "`/`" + ` are not found.
+Behind each operation are the roles, of which a key needs one, and the command that calls it. The role ` + "`admin`" + ` may do everything. A path that begins with ` + "`…`" + `
+is below the path of its heading. With ` + "`producer.operator_api = true`" + ` a producer has the operators' operations too.
+
+The query names a flow or a group: ` + "`/flow?flow=acme`" + `, with ` + "`&group=eu`" + ` in a bucket with groups. Percent-encode the name, which may be any text: the flow
+` + "`a/b c`" + ` is ` + "`?flow=a%2Fb%20c`" + `. An id of a job is in the path: behind nginx, give ` + "`proxy_pass`" + ` no path of its own, or ids with ` + "`/`" + ` are not found.
 `
 )
 
@@ -73,13 +73,11 @@ func endpoints() ([]byte, error) {
 	}
 	var page strings.Builder
 	page.WriteString(endpointsHead)
-	for _, part := range []struct{ tag, title string }{{"producer", "Jobs, limits and the proxy"}, {"operator", "Operators"}} {
+	for _, part := range []struct{ tags, title string }{
+		{"producer", "Jobs, limits and the proxy"}, {"producer operator", "Of producers and dispatchers"}, {"operator", "Operators"},
+	} {
 		fmt.Fprintf(&page, "\n## %s\n", part.title)
-		for _, op := range list {
-			if op.Tags[0] == part.tag {
-				op.write(&page)
-			}
-		}
+		writeOperations(&page, list, part.tags)
 	}
 	schemas := get(get(doc.Content[0], "components"), "schemas")
 	page.WriteString("\n## Fields of a job\n\n| field | meaning |\n|---|---|\n")
@@ -114,8 +112,43 @@ func apiOperations(paths *yaml.Node) (list []*apiOperation, err error) {
 	return list, nil
 }
 
-func (op *apiOperation) write(page *strings.Builder) {
-	fmt.Fprintf(page, "\n### `%s %s`\n\n%s.", op.method, op.path, strings.TrimSuffix(op.Summary, "."))
+// resources are the paths that many others begin with.
+var resources = []string{"/v1/buckets/{bucket}/jobs", "/v1/buckets/{bucket}/dead", "/v1/buckets/{bucket}/flow", "/v1/buckets/{bucket}/group", "/v1/buckets/{bucket}", "/v1/limits", "/v1/pools", "/v1/schedules"}
+
+// writeOperations writes the operations with these tags, below a heading for each resource.
+func writeOperations(page *strings.Builder, list []*apiOperation, tags string) {
+	below := map[string][]*apiOperation{}
+	for _, op := range list {
+		if strings.Join(op.Tags, " ") == tags {
+			at := slices.IndexFunc(resources, func(r string) bool { return op.path == r || strings.HasPrefix(op.path, r+"/") })
+			resource := ""
+			if at >= 0 {
+				resource = resources[at]
+			}
+			below[resource] = append(below[resource], op)
+		}
+	}
+	for _, resource := range append([]string{""}, resources...) {
+		if len(below[resource]) == 0 {
+			continue
+		}
+		if resource != "" {
+			fmt.Fprintf(page, "\n### `%s`\n", resource)
+		}
+		page.WriteString("\n")
+		for _, op := range below[resource] {
+			op.write(page, resource)
+		}
+	}
+}
+
+// write writes an item of a list.
+func (op *apiOperation) write(page *strings.Builder, resource string) {
+	path := op.path
+	if resource != "" {
+		path = "…" + strings.TrimPrefix(path, resource)
+	}
+	fmt.Fprintf(page, "- `%s %s`: %s.", op.method, path, strings.TrimSuffix(op.Summary, "."))
 	text := strings.Join(strings.Fields(op.Description), " ")
 	if end := sentenceEnd.FindStringIndex(text); end != nil { // openapi.yaml has the rest
 		text = text[:end[0]+2]
@@ -123,13 +156,9 @@ func (op *apiOperation) write(page *strings.Builder) {
 	if text != "" {
 		fmt.Fprintf(page, " %s", text)
 	}
-	page.WriteString("\n")
 	var facts []string
-	if len(op.Tags) > 1 {
-		facts = append(facts, "both servers")
-	}
 	if len(op.Security) > 0 && len(op.Security[0].Key) > 0 {
-		facts = append(facts, "role "+strings.Join(op.Security[0].Key, " or "))
+		facts = append(facts, strings.Join(op.Security[0].Key, ", "))
 	}
 	for _, d := range httpapi.Operations() {
 		if d.ID == op.ID && len(d.Commands) > 0 {
@@ -149,8 +178,9 @@ func (op *apiOperation) write(page *strings.Builder) {
 		facts = append(facts, "body "+body)
 	}
 	if len(facts) > 0 {
-		fmt.Fprintf(page, "\n%s\n", strings.Join(facts, " · "))
+		fmt.Fprintf(page, " (%s)", strings.Join(facts, " · "))
 	}
+	page.WriteString("\n")
 }
 
 // body names the schema of a request, or its fields.

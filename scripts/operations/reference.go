@@ -15,7 +15,7 @@ const (
 
 <!-- made by go run ./scripts/operations -->
 
-Every key, its default, its range and its meaning. ` + "`dispatcher config reference`" + ` prints the same as a file. [Configuration](configuration.md) has the kinds of
+Every key with its default, range and meaning, as a list for each table. ` + "`dispatcher config reference`" + ` prints the same as a file. [Configuration](configuration.md) has the kinds of
 values, where values come from, and what a reload changes.
 `
 )
@@ -28,7 +28,7 @@ var (
 )
 
 // otherDefault is a default that a comment gives, where the file has an example.
-var otherDefault = regexp.MustCompile(`(?:^|[;.,] )?default: ("[^"]*"|\[\]|\d+|the limit's number)[;.,]? ?`)
+var otherDefault = regexp.MustCompile(`(?:^|[;.,] )?default: ("[^"]*"|\[\]|\d+|the limit's number|\{\})[;.,:]? ?`)
 
 // reference returns the page with every key: the content of internal/config/reference.toml, as a table of keys for each table of the file, and the
 // comments between them as text. What its first comment and its warnings say is for readers of that file.
@@ -55,6 +55,7 @@ type referenceWriter struct {
 	heading string   // of the rows
 	about   string   // the text below the heading
 	rows    []string // of keys that are not written yet
+	same    string   // the comment of the last key, if it refers to another table
 	buckets int      // tables of buckets: the keys of the first one are those of all
 	skips   bool     // the keys that follow
 }
@@ -84,10 +85,10 @@ func (r *referenceWriter) line(line string) bool {
 	case (key != nil || more != nil) && r.skips:
 	case key != nil:
 		r.endProse()
-		r.rows = append(r.rows, rowOf(key[1], key[2], key[3]))
+		r.add(key[1], key[2], key[3])
 	case more != nil && len(r.rows) > 0:
 		last := &r.rows[len(r.rows)-1]
-		*last = strings.TrimSuffix(*last, " |") + ". " + cell(more[1]) + " |"
+		*last = strings.TrimSuffix(*last, ".") + ". " + more[1]
 	case prose != nil:
 		if len(r.rows) > 0 {
 			r.endTable()
@@ -108,9 +109,9 @@ func (r *referenceWriter) endTable() {
 		fmt.Fprintf(&r.page, "\n%s%s.\n", strings.ToUpper(r.about[:1]), r.about[1:])
 	}
 	if len(r.rows) > 0 {
-		fmt.Fprintf(&r.page, "\n| key | default | meaning |\n|---|---|---|\n%s\n", strings.Join(r.rows, "\n"))
+		fmt.Fprintf(&r.page, "\n- %s\n", strings.Join(r.rows, "\n- "))
 	}
-	r.heading, r.about, r.rows = "", "", nil
+	r.heading, r.about, r.rows, r.same = "", "", nil, ""
 }
 
 // endProse writes the comments that there are.
@@ -121,22 +122,32 @@ func (r *referenceWriter) endProse() {
 	r.prose = nil
 }
 
-// rowOf returns the row of a key. Where the file has an example, its comment has the default.
-func rowOf(key, value, comment string) string {
-	standard, example := "`"+strings.ReplaceAll(value, "|", `\|`)+"`", ""
+// add adds the row of a key. Where the file has an example, its comment has the default. Keys that follow each other and have the comment "as of
+// TABLE" share a row.
+func (r *referenceWriter) add(key, value, comment string) {
+	if r.same != "" && comment == r.same {
+		last := &r.rows[len(r.rows)-1]
+		*last = strings.TrimSuffix(*last, ": "+comment) + ", `" + key + "`: " + comment
+		return
+	}
+	r.same = ""
+	if strings.HasPrefix(comment, "as of ") && !strings.ContainsAny(comment, ",;.") || comment == "the same" {
+		r.same = comment
+		r.rows = append(r.rows, "`"+key+"`: "+comment)
+		return
+	}
+	row, example := "`"+key+" = "+value+"`", ""
 	if other := otherDefault.FindStringSubmatch(comment); other != nil {
-		standard, example = "`"+other[1]+"`", "; such as `"+value+"`"
+		row, example = "`"+key+" = "+other[1]+"`", value
 		comment = strings.TrimSpace(strings.Replace(comment, other[0], "", 1))
 	} else if rest, is := strings.CutPrefix(comment, "required"); is {
-		standard, example, comment = "required", "; such as `"+value+"`", strings.TrimLeft(rest, ";:,. ")
+		row, example, comment = "`"+key+"` (required)", value, strings.TrimLeft(rest, ";:,. ")
 	}
-	return fmt.Sprintf("| `%s` | %s | %s%s |", key, standard, cell(comment), strings.ReplaceAll(example, "|", `\|`))
-}
-
-// cell formats a text for a table.
-func cell(text string) string {
-	if text == "" {
-		return "as above"
+	if comment == "" {
+		comment = "as above"
 	}
-	return strings.ReplaceAll(text, "|", `\|`)
+	if row += ": " + comment; example != "" && example != `""` {
+		row = strings.TrimSuffix(row, ".") + ", such as `" + example + "`"
+	}
+	r.rows = append(r.rows, row)
 }

@@ -41,3 +41,11 @@ func withTables(page string, tables ...table) ([]byte, error) {
 	}
 	return []byte(text), nil
 }
+
+// cell formats a text for a cell of a table.
+func cell(text string) string {
+	if text == "" {
+		return "as above"
+	}
+	return strings.ReplaceAll(text, "|", `\|`)
+}

@@ -15,7 +15,7 @@ import (
 )
 
 // Client enqueues asynq tasks into buckets. It has the methods of *asynq.Client, with the same arguments and results, so a program that uses
-// those changes one line. It is safe for concurrent use. The page "Coming from asynq" of the documentation lists every option and difference.
+// those changes one line. It is safe for concurrent use. The page "asynq reference" of the documentation lists every option and difference.
 type Client struct {
 	jobs   *producer.Client
 	dialed *dialed // nil: the connection is the caller's

@@ -51,7 +51,7 @@ type step struct {
 // TaskInfo and the same error, or the documentation has the difference.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	page := must.Get(os.ReadFile("../../docs/asynq.md"))(t)
+	page := must.Get(os.ReadFile("../../docs/asynq-reference.md"))(t)
 	w := newWorld(t, func(b *shaper.Bucket, _ *asynq.Config) {
 		b.DedupeWindow = time.Minute
 		b.Retry = shaper.DefaultRetryPolicy()
@@ -97,7 +97,7 @@ func TestOptions(t *testing.T) {
 		{name: "TaskID with another payload", steps: append(one("a", hibiken.TaskID("my-id-3")), one("b", hibiken.TaskID("my-id-3"))...)},
 		{name: "TaskID that is blank", steps: one("id0", hibiken.TaskID(" "))},
 		{name: "TaskID with a colon", steps: one("idc", hibiken.TaskID("user:7"))},
-		{name: "TaskID with other characters", steps: one("idx", hibiken.TaskID("user 7")), fault: "visible ASCII", page: "`TaskID` with a blank"},
+		{name: "TaskID with other characters", steps: one("idx", hibiken.TaskID("user 7")), fault: "visible ASCII", page: "`TaskID` with a space"},
 		{name: "Unique", steps: one("u", hibiken.Unique(time.Hour))},
 		{name: "Unique twice", steps: twice(one("u2", hibiken.Unique(time.Hour)))},
 		{name: "Unique with another payload", steps: append(one("u3", hibiken.Unique(time.Hour)), one("u4", hibiken.Unique(time.Hour))...)},
@@ -115,7 +115,7 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if (row.fault == "") != (row.page == "") || !strings.Contains(string(page), row.page) {
-				t.Errorf("docs/asynq.md does not have the difference %q", row.page)
+				t.Errorf("docs/asynq-reference.md does not have the difference %q", row.page)
 			}
 			for i, s := range row.steps {
 				want, wantErr := theirs.Enqueue(s.task, s.opts...)

@@ -11,8 +11,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/tundish-io/tundish/redisconn"
-	"github.com/tundish-io/tundish/shaper/dispatcher"
 	tundishasynq "github.com/tundish-io/tundish/workers/asynq"
 )
 
@@ -23,25 +21,21 @@ func main() {
 }
 
 func run() error {
-	conn, err := redisconn.Connect("redis://127.0.0.1:6390/0", redisconn.Options{})
+	client, err := tundishasynq.Dial("redis://127.0.0.1:6390/0", "emails")
 	if err != nil {
 		return err
 	}
-	leases, err := dispatcher.NewLeases(dispatcher.LeasesConfig{Redis: conn})
-	if err != nil {
-		return err
-	}
-	defer leases.Close() // after the server has shut down
+	defer client.Close() // after the server has shut down
 	var sent counter
 	go func() { log.Print(http.ListenAndServe("127.0.0.1:9125", &sent)) }()
 
 	mux := asynq.NewServeMux()
-	mux.Use(tundishasynq.Middleware(leases)) // the only additions are this, and leases with their connection
+	mux.Use(client.Middleware()) // the only additions are this, and the client
 	mux.HandleFunc("email:send", func(context.Context, *asynq.Task) error {
 		sent.add()
 		return nil
 	})
-	server := asynq.NewServerFromRedisClient(conn, asynq.Config{TaskCheckInterval: 50 * time.Millisecond})
+	server := asynq.NewServer(asynq.RedisClientOpt{Addr: "127.0.0.1:6390"}, asynq.Config{TaskCheckInterval: 50 * time.Millisecond})
 	return server.Run(mux) // until SIGINT or SIGTERM
 }
 
