@@ -19,8 +19,8 @@ func TestWatchForCountsFromTheFirstLine(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, second := range []string{
-			`{"at":"2026-11-28T21:00:00Z","processes":1,"telling":0}`,
-			`{"at":"2026-11-28T21:00:01Z","processes":1,"telling":1,"buckets":{"b":{"arrived":7,"departed":5}}}`,
+			`{"at":"2026-11-28T21:00:00Z","processes":1,"reporting":0}`,
+			`{"at":"2026-11-28T21:00:01Z","processes":1,"reporting":1,"buckets":{"b":{"arrived":7,"departed":5}}}`,
 		} {
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", second); err != nil {
 				t.Error(err)

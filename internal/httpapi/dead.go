@@ -17,7 +17,7 @@ func (o *ops) listDead(r *http.Request, in *DeadQuery) (*opsview.DeadPage, error
 	}
 	var page operator.DeadPage
 	var err error
-	if dead := in.of(o.buckets.Bucket(in.Bucket)).Dead(); in.Offset != nil {
+	if dead := in.trimPayloads(o.buckets.Bucket(in.Bucket)).Dead(); in.Offset != nil {
 		page.Letters, err = dead.List(r.Context(), *in.Offset, in.limit())
 		page.Looked = len(page.Letters)
 	} else {

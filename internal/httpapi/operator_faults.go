@@ -35,7 +35,7 @@ func (o *ops) fault(r *http.Request, err error) *fault {
 	case errors.Is(err, operator.ErrGroupNeeded):
 		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
-	f := o.store.of(r, err)
+	f := o.store.faultOf(r, err)
 	if mayHaveRun(err) && r.Method != http.MethodGet {
 		what := fmt.Sprintf("bucket %q", bucket)
 		switch {

@@ -40,11 +40,11 @@ func Waiting(jobs int64) Flow { return Flow{Unfinished: jobs, Filled: ".n"} }
 
 // Downstream is what answers have made of a scope: lua/lib/downstream.lua has the fields. Times are microseconds.
 type Downstream struct {
-	Till, RateCount, RatePer, Breaker, Failures, Cut, Since, Accepted, Grown, Opened, First, OpenFor, Heard int64
-	Reason                                                                                                  string
+	Till, RateCount, RatePer, Breaker, Failures, Cut, Since, Accepted, Grown, Opened, First, OpenFor, ChangedAt int64
+	Reason                                                                                                      string
 }
 
 func (d Downstream) String() string {
 	return fmt.Sprintf("%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s", d.Till, d.RateCount, d.RatePer, d.Breaker, d.Failures, d.Cut, d.Since, d.Accepted,
-		d.Grown, d.Opened, d.First, d.OpenFor, d.Heard, d.Reason)
+		d.Grown, d.Opened, d.First, d.OpenFor, d.ChangedAt, d.Reason)
 }

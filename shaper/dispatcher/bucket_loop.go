@@ -46,7 +46,7 @@ func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucket
 	l.deliveries.spans, l.deliveries.faultLog = d.spans, &d.faultLog
 	l.claims = newClaimer(l.deliveries, deaths)
 	l.patrol = newBucketPatrol(l.claims, deaths, d.shared, &d.stall)
-	l.patrol.events = eventTeller{bucketConn: l.bucketConn, shared: d.shared, hooks: &d.hooks, enqueue: d.cfg.Enqueue}
+	l.patrol.events = eventSender{bucketConn: l.bucketConn, shared: d.shared, hooks: &d.hooks, enqueue: d.cfg.Enqueue}
 	l.schedules = &scheduler{bucketConn: l.bucketConn, shared: d.shared, claims: l.claims.wake, estimate: d.cfg.Estimate}
 	return l
 }
@@ -69,7 +69,7 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	l.kill(errStopped)
 	l.held.beat.wait()
 	l.deliveries.handovers.asks.wait()
-	l.callbacks.tells.wait()
+	l.callbacks.moves.wait()
 	return err
 }
 

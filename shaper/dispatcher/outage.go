@@ -134,8 +134,8 @@ type elsewhere struct {
 	moves bool // it is moving, and that was logged
 }
 
-// tell reports whether err says that the bucket is elsewhere, and logs it.
-func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
+// logIfMoved reports whether err says that the bucket is elsewhere, and logs it.
+func (e *elsewhere) logIfMoved(ctx context.Context, log *slog.Logger, err error) bool {
 	moves := errors.Is(err, shaper.ErrMoves)
 	if !moves && !errors.Is(err, shaper.ErrTagChanged) {
 		return false

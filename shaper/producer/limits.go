@@ -40,8 +40,8 @@ func newLimitArgs(limit admission.Limit) limitArgs {
 	return l
 }
 
-// of returns the arguments for callers of a tier.
-func (l *limitArgs) of(tier string) []any {
+// argsOf returns the arguments for callers of a tier.
+func (l *limitArgs) argsOf(tier string) []any {
 	if args, ok := l.tiers[tier]; ok {
 		return args
 	}

@@ -87,13 +87,13 @@ func (l *Learned) usual(model string, kind input, e expectation) expectation {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.of(model)
+	of := l.estimateOf(model)
 	output := of.kinds[inputText].output.or(e.output)
 	return expectation{of.perByte.or(e.perByte), of.kinds[kind].unseen.or(e.unseen), of.kinds[kind].output.or(output)}
 }
 
-// of returns the estimate of a model, or an empty one if the model has none and there is room for it. It requires that l.mu is held.
-func (l *Learned) of(model string) *lesson {
+// estimateOf returns the estimate of a model, or an empty one if the model has none and there is room for it. It requires that l.mu is held.
+func (l *Learned) estimateOf(model string) *lesson {
 	switch known := l.models[model]; {
 	case known != nil:
 		return known
