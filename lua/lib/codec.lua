@@ -26,7 +26,7 @@ function codec.on_last_chance(stored, last_chance)
 end
 
 -- Returns when the job was enqueued, whether it was enqueued with a delay, and when it expires (nil never), by its body.
-function codec.told(body)
+function codec.times(body)
   local came, kind, expires = string.match(body, '^%-?%d+ (%d+) ...........(%a)%a?%d*~?(%d*)')
   if not came then return 0, false, nil end
   return tonumber(came), kind ~= string.lower(kind), expires ~= '' and tonumber(came) + tonumber(expires) or nil

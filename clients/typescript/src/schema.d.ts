@@ -2439,7 +2439,7 @@ export interface components {
              * Format: date-time
              * @description When that response arrived.
              */
-            heard?: string;
+            changed_at?: string;
             /** @description The same for people. Absent if there are but failures in a row. */
             text?: string;
         };
@@ -3203,7 +3203,7 @@ export interface components {
             /** @description How many processes there are. */
             processes: number;
             /** @description Those of which the counts are in it: fewer in the first seconds, until all processes know that somebody looks. */
-            telling: number;
+            reporting: number;
             /** @description Processes that tell nothing any more, by their names: what they counted since they told it last is missing. */
             lost?: string[];
             /** @description Those of which something was counted. */
