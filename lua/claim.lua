@@ -1,6 +1,6 @@
 -- claim.lua: leases jobs to a dispatcher, each with its slot. It opens the pacers, hands out jobs turn by turn, and writes.
 --
--- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see fair_queue.lua).
+-- A job obeys the pacers of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see fair_queue.lua).
 -- Its slot is the latest that they and their budgets (see charges.lua) allow. In a bucket with flows, reserve.lua has chosen the flows
 -- whose turn it is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow returns to the turn
 -- queue at its next turn. A flow without jobs, at its max_in_flight or paused is removed from it. In a bucket with batches, all members

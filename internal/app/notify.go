@@ -52,7 +52,7 @@ func (n *notifier) send(ctx context.Context, state string) {
 		err = errors.Join(err, conn.Close())
 	}
 	if err != nil {
-		n.log.WarnContext(ctx, "systemd was not told", "state", state, "error", err)
+		n.log.WarnContext(ctx, "systemd was not notified", "state", state, "error", err)
 	}
 }
 

@@ -80,7 +80,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 			}
 			if isEmpty {
 				if !waits {
-					a.note("waiting until all processes tell each second: up to 6 s")
+					a.note("waiting until all processes report each second: up to 6 s")
 				}
 				waits = true
 				return nil
@@ -163,7 +163,7 @@ func secondPicture(bins []fleet.BinCounts, of func(fleet.Counts) int64) string {
 	return "|" + picture(numbers, 0) + "|"
 }
 
-// seconds calls tell with each second of the stream until it ends, or tell returns an error.
+// seconds calls handle with each second of the stream until it ends, or handle returns an error.
 func (c *api) seconds(ctx context.Context, bucket string, handle func(*fleet.Second) error) error {
 	target := "/v1/stream"
 	if bucket != "" {

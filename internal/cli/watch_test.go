@@ -31,7 +31,7 @@ func TestWatchForCountsFromTheFirstLine(t *testing.T) {
 	}))
 	defer server.Close()
 	r := runArgs(t.Context(), nil, "", "dispatcher", "watch", "b", "--for", "1ns", "--server", server.URL)
-	r.want(t, 0, "waiting until all processes tell each second")
+	r.want(t, 0, "waiting until all processes report each second")
 	if !strings.Contains(r.out, "21:00:01  b") || !strings.Contains(r.out, "in     7") {
 		t.Errorf("it shows %q", r.out)
 	}

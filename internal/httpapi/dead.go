@@ -39,7 +39,7 @@ func (o *ops) showDeadReasons(r *http.Request, in *DeadReasonsQuery) (*DeadReaso
 	return &DeadReasons{Reasons: append([]operator.DeadReason{}, sum.Reasons...), Looked: sum.Looked, Next: sum.Next}, nil
 }
 
-// validate reports fields that exclude each other. limit is that of a redrive of all; 0 is none.
+// validate reports fields that exclude each other. limit is the limit of a redrive of all; 0 is none.
 func (c *DeadChoice) validate(limit int) error {
 	field, reason := "", ""
 	filtered := c.Filter != (operator.DeadFilter{})

@@ -73,7 +73,7 @@ func conflictFault(r *http.Request, conflict *operator.ScheduleConflictError) *f
 	return newFault(codeScheduleConflict, "%s", conflict)
 }
 
-// isForeign reports whether a bucket is outside of those of the caller's key.
+// isForeign reports whether the caller's key has no access to a bucket.
 func isForeign(r *http.Request, bucket string) bool {
 	key := keyOf(r)
 	return key != nil && !key.MayUse(bucket)

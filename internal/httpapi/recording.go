@@ -25,7 +25,7 @@ type recorder struct {
 	address func(r *http.Request) string
 	log     *slog.Logger
 
-	// tell notifies hooks that an operation has changed something of a bucket.
+	// notify notifies hooks that an operation has changed something of a bucket.
 	notify func(r *http.Request, bucket, operation string) error
 
 	// knows returns an error for a bucket that does not exist, which has no list of records.
@@ -156,7 +156,7 @@ func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Descri
 	}
 	if record.Outcome == audit.Done {
 		if failed := rec.notify(r, record.Object["bucket"], record.Operation); failed != nil {
-			rec.log.WarnContext(r.Context(), "hooks are not told of an operation", "operation", record.Operation, "record", record.ID, "error", failed)
+			rec.log.WarnContext(r.Context(), "hooks were not notified of an operation", "operation", record.Operation, "record", record.ID, "error", failed)
 		}
 	}
 	return out, err

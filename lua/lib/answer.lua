@@ -1,4 +1,4 @@
--- answer.lua: a reply in which each value has its name: name, value, name, value, and so on. Values that are 0, '' or missing are omitted;
+-- answer.lua: a reply with a name for each value: name, value, name, value, and so on. Values that are 0, '' or missing are omitted;
 -- readers treat all of these alike.
 
 local answer = {}

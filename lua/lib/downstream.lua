@@ -30,7 +30,7 @@ local downstream = {
   EASED = 0.95, -- of the rate, if the response has a short hold; or the accepted rate if lower
   SHORT = 2000000, -- microseconds: the longest short hold
   STEADY = 8, -- after a short hold the rate is not raised for this many times its length
-  CLIMB = 60000000, -- microseconds in which an accepting downstream returns to the whole configured rate
+  CLIMB = 60000000, -- microseconds until an accepting downstream returns to the whole configured rate
   LEAST = 500000, -- microseconds that a count of accepted requests must cover
   PACED = 1000000, -- microseconds that one accepted request counts for at most; or two intervals if longer
   KEPT = 86400000000, -- microseconds after which a scope without responses is forgotten
@@ -214,7 +214,7 @@ local function climb(down, base, clock)
 end
 
 -- Returns the new state of a scope after responses, nil if none is left, and whether it may send sooner. down is the previous state, or
--- nil; base the effective rate (rate_count, rate_per); offset: from the server's clock to that of the text.
+-- nil; base the effective rate (rate_count, rate_per); offset: from the server's clock to the clock of the text.
 function downstream.apply(down, signals, rules, base, clock, offset)
   if not down then
     if not downstream.matters(signals) then return nil, false end

@@ -113,7 +113,7 @@ func (l *bucketLoop) finish() error {
 			l.Name, patience.Round(time.Millisecond))
 	}
 	if l.claimed.Load() {
-		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
+		return fmt.Errorf("dispatcher: bucket %q: deliveries go on after they were cancelled: a worker ignores its context", l.Name)
 	}
 	return fmt.Errorf("dispatcher: bucket %q: Redis did not answer the last claim: its jobs are delivered when their leases end", l.Name)
 }

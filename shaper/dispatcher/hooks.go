@@ -78,7 +78,7 @@ func (h *eventSender) move(ctx context.Context) {
 			for r.Left() > 0 {
 				e := event{name: r.Text(), count: r.Int(), since: r.Int(), detail: r.Text()}
 				if err := h.enqueueJobs(ctx, e); err != nil {
-					h.log.WarnContext(ctx, "a hook was not told of an event: it will be told later", "event", e.name, "error", err)
+					h.log.WarnContext(ctx, "a hook was not notified of an event: the dispatcher tries again", "event", e.name, "error", err)
 					continue
 				}
 				moved = append(moved, e.name, e.since)

@@ -26,7 +26,7 @@ func (v *deliverer) lend(job *leased) shaper.Outcome {
 	within, stop := context.WithTimeout(ctx, v.store.Timeout)
 	receivers, err := v.store.Redis.Publish(within, job.sender, codec.TicketMessage(v.Keys.Name, job.ID, v.ticketOf(job))).Result()
 	stop()
-	_, isCluster := v.store.Redis.(*redis.ClusterClient) // in a cluster, heard counts only subscribers at one node
+	_, isCluster := v.store.Redis.(*redis.ClusterClient) // in a cluster, receivers counts only subscribers at one node
 	switch {
 	case err != nil:
 		return shaper.Returned(reasonNotStarted)

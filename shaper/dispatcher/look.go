@@ -95,7 +95,7 @@ func (d *Dispatcher) checkBuckets(ctx context.Context, patrols []*bucketPatrol) 
 	return found
 }
 
-// lookForKept finds the buckets of which Redis keeps data to be audited or trimmed. Buckets without such data share one command per 50.
+// lookForKept finds the buckets with data in Redis to be audited or trimmed. Buckets without such data share one command per 50.
 func (d *Dispatcher) lookForKept(ctx context.Context, patrols []*bucketPatrol) {
 	empty := those(patrols, func(p *bucketPatrol) bool { return p.empty })
 	for _, p := range anyThere(ctx, d.store, empty, func(p *bucketPatrol) []string { return append(p.audited(), p.trimmed()...) }) {

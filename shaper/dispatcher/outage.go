@@ -72,7 +72,7 @@ func (o *outage) begin(ctx context.Context, began time.Time, err error) {
 	}
 }
 
-// looked records a successful command that only reads. It does not end an outage in which Redis refuses scripts: a replica answers reads, and accepts
+// looked records a successful command that only reads. It does not end an outage while Redis refuses scripts: a replica answers reads, and accepts
 // no job.
 func (o *outage) looked(ctx context.Context, began time.Time, lease time.Duration) {
 	o.mu.Lock()

@@ -133,7 +133,7 @@ func (m *Member) Run(ctx context.Context) {
 		goesOn := m.wait(ctx, next.Sub(now))
 		at := time.Now()
 		m.count(m.redis(at))
-		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and tell it one after another
+		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and send the counts one after another
 			last, cancel := context.WithDeadline(context.WithoutCancel(ctx), (<-stopped).Add(lastSend))
 			defer cancel()
 			if last.Err() == nil {
@@ -285,7 +285,7 @@ func (m *Member) sendCounts(ctx context.Context, at time.Time, leaves bool) {
 		}
 	}
 	if err != nil {
-		m.cfg.Logger.DebugContext(ctx, "this process could not tell the fleet that it lives: it tries again", "error", err)
+		m.cfg.Logger.DebugContext(ctx, "the heartbeat of this process failed: it tries again", "error", err)
 	}
 }
 

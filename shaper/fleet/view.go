@@ -175,7 +175,7 @@ func (s *Snapshot) Rename(other, name string) {
 	}
 }
 
-// Buckets are those of which a process tells, in alphabetical order.
+// Buckets returns the buckets that a process reports, in alphabetical order.
 func (s *Snapshot) Buckets() []string {
 	names := map[string]bool{}
 	for i := range s.Processes {

@@ -193,7 +193,7 @@ func (c *Call) Close() shaper.Outcome {
 	return outcome
 }
 
-// Reasons of streamed responses, in addition to those of package workers.
+// Reasons of streamed responses, in addition to the reasons of package workers.
 const (
 	ReasonCut         = "answer_cut"   // it broke off
 	ReasonStreamError = "stream_error" // an error event in a stream that had begun

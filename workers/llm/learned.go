@@ -139,7 +139,7 @@ type average struct {
 	mean, variance float64
 }
 
-// leastWeight is the least weight of a new number. With it, the mean age of all weights is that of the last learnedLast numbers.
+// leastWeight is the least weight of a new number. With it, the weights have the same mean age as the last learnedLast numbers.
 const leastWeight = 2.0 / (learnedLast + 1)
 
 func (a *average) add(x float64) {

@@ -51,7 +51,7 @@ var (
 	faultNames  = namesOf(outputNames, []string{"type", "status", "error"}) //nolint:gochecknoglobals // a constant
 )
 
-// faultOfChoices returns the fault of a response in which every choice is an error. It names the last one.
+// faultOfChoices returns the fault of a response whose choices are all errors. It names the last one.
 func faultOfChoices(choices json.RawMessage) (status int, said string) {
 	var last json.RawMessage
 	areErrors := jsonscan.Elements(choices, func(choice []byte) bool {

@@ -365,7 +365,7 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 }
 
 // ForEstimates appends the keys with which enqueue.lua estimates departures of these flows. With quotas, these are the keys of a bucket with
-// quotas, budgets or a timetable; a pool's keys follow. told is the argument by which the script knows which keys it got.
+// quotas, budgets or a timetable; a pool's keys follow. given is the argument by which the script knows which keys it got.
 func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, given string) {
 	if quotas {
 		given = "q"

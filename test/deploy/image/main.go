@@ -34,7 +34,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is that of the programs: it is in no file of the image, and owns nothing.
+// user runs the programs: it is in no file of the image, and owns nothing.
 const user = "65532:65532"
 
 func main() {
