@@ -3025,7 +3025,7 @@ export interface components {
              */
             held_until?: string;
         };
-        /** @description Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of those of all. A changed quota counts the departures that were counted before; without a quota, none are. */
+        /** @description Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of the quotas for all. A changed quota counts the departures that were counted before; without a quota, none are. */
         Quotas: string[];
         Record: {
             id: string;
