@@ -184,10 +184,10 @@ func (c *Client) know(bucket string) error {
 	if _, known := c.buckets[bucket]; known {
 		return nil
 	}
-	return c.tell(shaper.Bucket{Name: bucket})
+	return c.configure(shaper.Bucket{Name: bucket})
 }
 
-func (c *Client) tell(bucket shaper.Bucket) error {
+func (c *Client) configure(bucket shaper.Bucket) error {
 	all := maps.Clone(c.buckets)
 	all[bucket.Name] = bucket
 	if err := c.producer.Reconfigure(slices.Collect(maps.Values(all))); err != nil {
@@ -213,7 +213,7 @@ func (c *Client) Handle(handlers ...Handler) {
 		case twice:
 			c.faults = append(c.faults, fmt.Errorf("bucket %q: has two handlers: give Handle one", name))
 		default:
-			if err := c.tell(h.bucket); err != nil {
+			if err := c.configure(h.bucket); err != nil {
 				c.faults = append(c.faults, err)
 				continue
 			}

@@ -102,7 +102,7 @@ func join(algorithms []Algorithm) string {
 
 // Bounds of a limit.
 const (
-	// maxFill bounds burst × period / count, the time in which an empty bucket fills up:
+	// maxFill bounds burst × period / count, the time until an empty bucket is full:
 	// a caller would not wait longer.
 	maxFill      = 366 * 24 * time.Hour
 	maxBurst     = 1_000_000
@@ -132,7 +132,7 @@ func (l Limit) Params() Params {
 }
 
 // Policy returns the numbers of the RateLimit-Policy header: quota requests in a window. For
-// a token bucket, quota is its size and window the time in which an empty one refills.
+// a token bucket, quota is its size and window the time until an empty one is full.
 func (l Limit) Policy() (quota int64, window time.Duration) {
 	rule, _ := l.Algorithm.rule()
 	return rule.policy(l)

@@ -31,7 +31,7 @@ type Decision struct {
 	Impossible bool
 
 	// Quota requests may pass in a Window, for the RateLimit-Policy header. For a token
-	// bucket, Quota is its size, and Window the time in which an empty one refills.
+	// bucket, Quota is its size, and Window the time until an empty one is full.
 	Quota  int64
 	Window time.Duration
 
@@ -53,7 +53,7 @@ type Decision struct {
 // Return returns the delay after which a refused client should retry: RetryAfter plus Spread. HTTP clients get it as Retry-After.
 func (d Decision) Return() time.Duration { return d.RetryAfter + d.Spread }
 
-// Later returns the decision as it is after a time in which nothing was spent.
+// Later returns the decision as it is after a time without spending.
 func (d Decision) Later(passed time.Duration) Decision {
 	if d.RetryAfter > 0 {
 		d.RetryAfter = max(d.RetryAfter-passed, 0)

@@ -53,8 +53,8 @@ func (e *MissingIdentityError) Error() string {
 	return fmt.Sprintf("limit %q counts by %s, and %s: send it, or set the limit's on_missing to share or exempt", e.Limit, e.Per, what)
 }
 
-// of returns the value of a dimension.
-func (id *Identity) of(per string) string {
+// dimension returns the value of a dimension.
+func (id *Identity) dimension(per string) string {
 	switch per {
 	case PerCaller:
 		return id.Caller
@@ -91,7 +91,7 @@ func (l Limit) Key(id Identity) (string, error) {
 	}
 	var b strings.Builder
 	for _, per := range l.Per {
-		value := id.of(per)
+		value := id.dimension(per)
 		if value == "" {
 			switch l.OnMissing {
 			case Exempt:

@@ -45,7 +45,7 @@ func (p presence) say(ctx context.Context, l *Limiter) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	l.beside.Go(func() {
+	l.background.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
 		var numbers []int64

@@ -78,8 +78,8 @@ type Limiter struct {
 	awayLog  rate.Sometimes
 	fullLog  rate.Sometimes
 
-	calls  *coalesce.Calls
-	beside sync.WaitGroup // work in the background
+	calls      *coalesce.Calls
+	background sync.WaitGroup // work in the background
 }
 
 // gates are the gates of the configured limits, by name and in their order.
@@ -126,7 +126,7 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 // caller.
 func (l *Limiter) Close() {
 	l.calls.Close()
-	l.beside.Wait()
+	l.background.Wait()
 }
 
 // setLimits replaces the configured limits. A limit that remains keeps its calls under way.
@@ -210,14 +210,14 @@ func (l *Limiter) Allow(ctx context.Context, limit Limit, key string, n int64) (
 // decide answers one question, and gives a refused caller a position among the refused ones. A key of "" is an exempt caller. If away is not nil,
 // Redis is unavailable.
 func (l *Limiter) decide(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
-	d, err := l.judge(ctx, g, f, key, n, start, away)
+	d, err := l.evaluate(ctx, g, f, key, n, start, away)
 	if d.RetryAfter > 0 && !d.Allowed && l.now == "" {
 		d.Spread = l.spread.Delay(f.prefix+key, d.RetryAfter, time.Duration(n)*f.Limit.Limit.Interval(), start)
 	}
 	return d, err
 }
 
-func (l *Limiter) judge(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
+func (l *Limiter) evaluate(ctx context.Context, g *gate, f *compiledLimit, key string, n int64, start time.Time, away error) (Decision, error) {
 	if n < 1 || n > MaxCost {
 		return Decision{}, fmt.Errorf("limit %q: cost %d: want 1 to %d", f.Name, n, MaxCost)
 	}

@@ -199,15 +199,15 @@ func (l *Limiter) reconcile(ctx context.Context) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	l.beside.Go(func() {
+	l.background.Go(func() {
 		defer l.locals.busy.Store(false)
-		told := 0
+		counted := 0
 		for {
 			n, err := l.report(ctx)
-			told += n
+			counted += n
 			if err != nil || n == 0 {
-				if told > 0 {
-					l.log.InfoContext(ctx, "Redis is back: requests that were admitted without it are counted", "keys", told)
+				if counted > 0 {
+					l.log.InfoContext(ctx, "Redis is back: requests that were admitted without it are counted", "keys", counted)
 				}
 				return
 			}

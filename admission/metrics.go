@@ -79,7 +79,7 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 	if m.callers, err = RefusedCallersOf(reg); err != nil {
 		panic(err) // as MustRegister
 	}
-	m.other = m.of(otherLimits)
+	m.other = m.newLimitMetrics(otherLimits)
 	m.SetLimits(limits)
 	return m
 }
@@ -92,7 +92,7 @@ func (m *Metrics) SetLimits(names []string) {
 	}
 	after := make(map[string]*limitMetrics, len(names))
 	for _, name := range names {
-		after[name] = m.of(name)
+		after[name] = m.newLimitMetrics(name)
 	}
 	before := m.limits.Swap(&after)
 	if before == nil {
@@ -109,7 +109,7 @@ func (m *Metrics) SetLimits(names []string) {
 	}
 }
 
-func (m *Metrics) of(name string) *limitMetrics {
+func (m *Metrics) newLimitMetrics(name string) *limitMetrics {
 	l := &limitMetrics{
 		outcomes: make(map[outcome]prometheus.Counter, len(outcomes)),
 		refusals: m.refusals.WithLabelValues(name),

@@ -39,15 +39,15 @@ func (l *Limiter) Limits(ctx context.Context) ([]LimitInfo, error) {
 }
 
 func (g *gate) info(ctx context.Context) (LimitInfo, error) {
-	s, err := g.look(ctx)
+	s, err := g.readState(ctx)
 	if err != nil {
 		return LimitInfo{}, err
 	}
 	return LimitInfo{Configured: s.configured, InForce: s.limit, Override: s.override, Rev: s.rev}, nil
 }
 
-// look reads the effective state from Redis.
-func (g *gate) look(ctx context.Context) (*state, error) {
+// readState reads the effective state from Redis.
+func (g *gate) readState(ctx context.Context) (*state, error) {
 	s := g.source.Load()
 	s.fresh.Store(false)
 	state, err := g.inForce(ctx, time.Now())
@@ -95,7 +95,7 @@ func (l *Limiter) override(ctx context.Context, name string, change func(before 
 		if tries == overrideTries {
 			return Limit{}, fmt.Errorf("limit %q: others changed it %d times meanwhile: change it again", name, tries)
 		}
-		before, err := g.look(ctx)
+		before, err := g.readState(ctx)
 		if err != nil {
 			return Limit{}, err
 		}
@@ -107,7 +107,7 @@ func (l *Limiter) override(ctx context.Context, name string, change func(before 
 			return Limit{}, fmt.Errorf("limit %q: %w", name, err)
 		}
 	}
-	after, err := g.look(ctx)
+	after, err := g.readState(ctx)
 	if err != nil {
 		return Limit{}, err
 	}

@@ -69,7 +69,7 @@ func (g *gate) ask(q *question) error {
 	switch {
 	case g.limiter.breaker.Shaky():
 		// In a batch it would wait as long as the probe.
-		g.limiter.beside.Go(func() { g.send([]*question{q})() })
+		g.limiter.background.Go(func() { g.send([]*question{q})() })
 	case ok && deadline.Before(q.start.Add(g.limiter.timeout)):
 		g.queue.Add(q)
 	default:
@@ -83,13 +83,13 @@ func (g *gate) ask(q *question) error {
 	if g.queue.Remove(q) {
 		return context.Cause(q.ctx)
 	}
-	g.limiter.beside.Go(func() { <-q.answered }) // a Close waits for it
+	g.limiter.background.Go(func() { <-q.answered }) // a Close waits for it
 	return fmt.Errorf("the outcome is unknown: %w", context.Cause(q.ctx))
 }
 
 // send gets the answers of a batch, and returns the function that delivers them to the callers. It outlives the callers: a caller that gives up
 // does not undo the call under way.
-func (g *gate) send(batch []*question) (tell func()) {
+func (g *gate) send(batch []*question) (deliver func()) {
 	first := batch[0]
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(first.ctx), first.start.Add(g.limiter.timeout))
 	defer cancel()
@@ -101,7 +101,7 @@ func (g *gate) send(batch []*question) (tell func()) {
 		return func() { first(); second() }
 	case isolated(err) && len(c.keys) > 1:
 		g.askApart(ctx, batch)
-		return func() { tellAll(batch) }
+		return func() { deliverAll(batch) }
 	case redisconn.Unavailable(err):
 		// The later questions of the queue would wait as long again.
 		batch = append(batch, g.queue.Drain()...)
@@ -111,11 +111,11 @@ func (g *gate) send(batch []*question) (tell func()) {
 		for _, q := range batch[len(c.batch):] {
 			q.err = err
 		}
-		tellAll(batch)
+		deliverAll(batch)
 	}
 }
 
-func tellAll(batch []*question) {
+func deliverAll(batch []*question) {
 	for _, q := range batch {
 		close(q.answered)
 	}

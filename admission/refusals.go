@@ -27,11 +27,11 @@ type refusals struct {
 }
 
 type refusal struct {
-	limit *compiledLimit
-	cost  int64
-	until time.Time // until then the same answer holds
-	told  time.Time // when the caller may retry, at the latest
-	d     Decision
+	limit   *compiledLimit
+	cost    int64
+	until   time.Time // until then the same answer holds
+	retryAt time.Time // when the caller may retry, at the latest
+	d       Decision
 }
 
 func newRefusals() refusals {
@@ -43,7 +43,7 @@ func newRefusals() refusals {
 func (r refusals) remember(f *compiledLimit, key string, cost int64, start time.Time, d Decision) {
 	d.Source = FromMemory
 	r.of.Add(key, refusal{
-		limit: f, cost: cost, d: d, told: time.Now().Add(d.RetryAfter),
+		limit: f, cost: cost, d: d, retryAt: time.Now().Add(d.RetryAfter),
 		until: start.Add(min(d.RetryAfter, forgetAfter)),
 	})
 	r.some.Store(true)
@@ -69,7 +69,7 @@ func (r refusals) recall(f *compiledLimit, key string, cost int64, now time.Time
 	if !ok {
 		return Decision{}, false
 	}
-	d := known.d.Later(known.d.RetryAfter - known.told.Sub(now))
+	d := known.d.Later(known.d.RetryAfter - known.retryAt.Sub(now))
 	d.RetryAfter += more
 	d.ResetAfter = max(d.ResetAfter, d.RetryAfter)
 	return d, true

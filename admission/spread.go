@@ -19,7 +19,7 @@ const (
 // Spread gives refused clients different times to retry. Without it, all clients that were refused at one instant retry at one instant, and all but
 // one are refused again: the number of refusals grows with the square of the number of clients.
 //
-// Each key has a line. A refused client gets the place after the previous one, at the interval in which the key serves one client. A place whose time
+// Each key has a line. A refused client gets the place after the previous one, one interval later, and the key serves one client per interval. A place whose time
 // has passed is removed. So a lone client gets no delay.
 //
 // A Spread counts the refusals of one process and asks Redis nothing. It is safe for concurrent use. The zero value is ready. A key takes about 150

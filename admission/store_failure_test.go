@@ -71,7 +71,7 @@ func frozenRedis(t *testing.T) time.Duration {
 			}
 		}
 	}
-	l.beside.Wait()
+	l.background.Wait()
 	l.timeout = DefaultLimiterTimeout // it is what this test is about
 	server.Stop()
 	defer server.Cont()
@@ -128,12 +128,12 @@ func frozenRedis(t *testing.T) time.Duration {
 		return err == nil
 	})
 	t.Logf("decided by Redis again %s after it was back", time.Since(back))
-	l.beside.Wait()
+	l.background.Wait()
 	until(t, "Redis is told", func() bool {
 		_, _ = l.Ask(t.Context(), "open", Identity{}, 1)
 		return l.locals.owing.Load() == 0
 	})
-	l.beside.Wait()
+	l.background.Wait()
 	if d, err := newLimiter(t, server.Client()).Allow(t.Context(), daily("local", 100, Local), "all", 1); err != nil || d.Allowed {
 		t.Errorf("%+v, %v: 40 and 60 were let through of 100", d, err)
 	}
@@ -188,7 +188,7 @@ func TestInstancesShare(t *testing.T) {
 		if _, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil {
 			t.Fatal(err)
 		}
-		l.beside.Wait()
+		l.background.Wait()
 		limiters = append(limiters, l)
 	}
 	for _, l := range limiters { // five seconds later
@@ -196,7 +196,7 @@ func TestInstancesShare(t *testing.T) {
 		if _, err := l.Ask(t.Context(), "l", Identity{}, 1); err != nil {
 			t.Fatal(err)
 		}
-		l.beside.Wait()
+		l.background.Wait()
 		if n := l.presence.instances(); n != 4 {
 			t.Errorf("%d instances", n)
 		}

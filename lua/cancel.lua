@@ -92,7 +92,7 @@ end
 
 local code = state == codec.DEAD and codec.DROPPED or codec.CANCELLED
 local mark = codec.mark(job)
-local _, scheduled = codec.told(job)
+local _, scheduled = codec.times(job)
 dlq.remove(dead, body, meta, tried, count, id, mark)
 redis.call('HDEL', body, id)
 redis.call('HDEL', meta, id)
@@ -100,9 +100,9 @@ redis.call('HDEL', tried, id)
 redis.call('ZREM', later, id)
 redis.call('ZREM', expiries_key, id)
 if state ~= codec.DEAD then
-  local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-  callbacks.note_cancelled(told, id, job, stored)
-  callbacks.write(told)
+  local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+  callbacks.note_cancelled(noted, id, job, stored)
+  callbacks.write(noted)
   flow.unschedule(count, scheduled and 1 or 0)
   if levels ~= codes.NO_FLOWS then
     local loaded = flow.load(conf, flows, flow_settings, { name })

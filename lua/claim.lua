@@ -1,6 +1,6 @@
 -- claim.lua: leases jobs to a dispatcher, each with its slot. It opens the pacers, hands out jobs turn by turn, and writes.
 --
--- The pacers of a job are those of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see fair_queue.lua).
+-- A job obeys the pacers of its flow, its group and its bucket (see pacer.lua), and in a pool the pool's slots (see fair_queue.lua).
 -- Its slot is the latest that they and their budgets (see charges.lua) allow. In a bucket with flows, reserve.lua has chosen the flows
 -- whose turn it is: the flow that waited longest goes first, of the group that waited longest (see drr.lua). Each flow returns to the turn
 -- queue at its next turn. A flow without jobs, at its max_in_flight or paused is removed from it. In a bucket with batches, all members
@@ -128,7 +128,7 @@ local out = handout.open(answer, claim, offset, has_flows, last_chance)
 local previous = redis.call('HGET', claims, dispatcher)
 if previous and handout.is_of(previous, claim) then
   answer[NEXT], answer[LONE] = now, handout.replay(out, previous, body, meta, flow_settings, has_flows and levels)
-  charges.tell_again(out, conf, now, member ~= '' and pool.keys(KEYS) or nil)
+  charges.repeat_charges(out, conf, now, member ~= '' and pool.keys(KEYS) or nil)
   if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
   return handout.reply(out)
 end
@@ -188,7 +188,7 @@ local is_simple = not (shared or rules or charged_by or reader.expiring or reade
 local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
   local of_all = { flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist }
-  named, ready, plain = told_flows.open(b, reader, of_all, flow_quotas, drr.told(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows,
+  named, ready, plain = told_flows.open(b, reader, of_all, flow_quotas, drr.read_named(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows,
     flow_settings), { at_once = at_once, earliest = earliest, latest = latest, lease = lease, may_be_plain = is_simple and not in_groups })
   if in_groups then groups = drr.groups(clock, b.since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
 else
@@ -199,8 +199,8 @@ local row = drr.order(in_groups and drr.of_groups(groups, ready) or ready)
 if at_once > 0 then queue.read_heads(reader, ready) end
 
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
-local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-local over = expiry.open(out, told, box, tried, tonumber(max_age or 0), expired_last)
+local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+local over = expiry.open(out, noted, box, tried, tonumber(max_age or 0), expired_last)
 local spent = charged_by and charges.open(charges_key, charged_by, now, clock, named, groups, shared, stepped, in_flight)
 local aside_count, own_ready, blocked = 0, first_ready, 0
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (b.largest or queue.LARGEST))

@@ -44,7 +44,7 @@ local due, departed, charges_key, outbox_key, outbox_texts = KEYS[7], KEYS[8], K
 local plan, levels, member = ARGV[1], ARGV[2], ARGV[3]
 local opened, ends, next_opened, next_ends = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local PLACES = 11 -- number of keys before the keys of the flow ""
-local GRACE = 60000000 -- microseconds in which jobs in flight may end
+local GRACE = 60000000 -- microseconds that jobs in flight have to end
 local UNSEEN = 60000000 -- microseconds after the grace: a window that is reported later had no dispatcher at its end
 local BUSY = 10000000 -- microseconds before the end: a bucket that sent then was held back by its rate alone
 

@@ -103,9 +103,9 @@ for n, name in ipairs(names) do
   is_new = is_new or was ~= value
 end
 
-local is_told = differs.limits -- producers read limits and these again when the number changes
-for _, name in ipairs(OF_PRODUCERS) do is_told = is_told or differs[name] end
-if is_told then
+local is_announced = differs.limits -- producers read limits and these again when the number changes
+for _, name in ipairs(OF_PRODUCERS) do is_announced = is_announced or differs[name] end
+if is_announced then
   -- A time, so that the number is new even if the settings were lost.
   redis.call('HSET', conf, 'limits_rev', string.format('%d', math.max(tonumber(redis.call('HGET', conf, 'limits_rev') or 0) + 1, now)))
 end

@@ -11,9 +11,9 @@
 -- KEYS[5]  …:outbox_texts  hash  of a bucket only: their texts
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  action: pause, resume, release, set, reset or tell
+-- ARGV[3]  action: pause, resume, release, set, reset or notify
 -- ARGV[4]  by: the author
--- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...; tell: the operation
+-- ARGV[5...]  pause: the reason; set: field, value, ...; reset: field, ...; notify: the operation
 -- Returns  {1} the bucket is not configured; else {0, now, paused since (before; 0 it was not), and for
 --          each field its value before and its value now, and then for each field 1 if its value changed, or an override of it began or
 --          ended, else 0; after a release the previous text of the downstream, "" none, and how far
@@ -48,7 +48,7 @@ if action == 'pause' then
   outbox.write(box)
   -- A repeated pause keeps the time of the first.
   redis.call('HSET', conf, 'paused', was_paused or stamp, 'paused_by', by, 'paused_reason', ARGV[FIRST])
-elseif action == 'tell' then
+elseif action == 'notify' then
   local box = outbox.open(events, outbox_key, outbox_texts, count, now)
   outbox.note(box, 'operator.changed', nil, 1, { by = by, reason = ARGV[FIRST] })
   outbox.write(box)

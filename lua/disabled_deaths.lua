@@ -1,6 +1,6 @@
 -- disabled_deaths.lua: returns when the jobs of a flow died that became dead letters because the flow was disabled. It reads each dead
 -- letter of the bucket once, whatever its flow, and stores the times for all flows: the next call continues behind the last dead letter. So
--- the cost of a call is that of the deaths since. It is the only script that writes the index.
+-- a call costs as much as the deaths since the previous one. It is the only script that writes the index.
 -- The times are a hint: dead letters may have been removed, and others died in between. May be sent twice.
 --
 -- KEYS[1]  …:body    hash  id -> "base time mark index envelope"

@@ -67,7 +67,7 @@ end
 
 local ids, from = waiting.look(KEYS, PLACES, at_most, body, most_bytes)
 local deaths, marks, metas, delayed, handled = {}, {}, {}, 0, {}
-local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 if #ids > 0 then
   local jobs, stored = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids))
   for i, id in ipairs(ids) do
@@ -79,7 +79,7 @@ if #ids > 0 then
       local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored[i])
       local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, outcomes.because(last, cause))
       metas[#metas + 1], metas[#metas + 2] = id, died
-      callbacks.note_dead(told, id, jobs[i], died)
+      callbacks.note_dead(noted, id, jobs[i], died)
     end
   end
 end
@@ -89,7 +89,7 @@ waiting.take(KEYS, PLACES, ids, from)
 if #deaths > 0 then
   redis.call('HSET', meta, unpack(metas))
   dlq.add(dead, body, meta, tried, count, now, deaths, marks)
-  callbacks.write(told)
+  callbacks.write(noted)
   local groups = levels == codes.GROUPS and group.load(conf, KEYS, PLACES + flow.PLACES, loaded)
   flow.count(f, delayed - #deaths, -delayed, 0)
   flow.save(flows, f)

@@ -1,8 +1,9 @@
--- enqueue.lua: admits jobs to a bucket: limits, bounds and push in one step. A job is admitted or rejected as a whole: a rejected job
--- spends nothing. Equal ids mean the same job: sent twice, it is reported as a duplicate. Redis refuses the first write when
--- it is out of memory, so nothing is half done then. A paused bucket admits jobs until it is full, and returns no times. In a bucket
--- with flows a job has to fit into its flow, and its group, too. A flow with something to send is put in the turn queue (see
--- flow.lua), and so is its group. The job of a fire (see schedule.lua) is admitted and its schedule advanced in one step.
+-- enqueue.lua: checks the limits and the capacity, and stores the admitted jobs, in one atomic step. A rejected job uses up no limit.
+--
+-- Jobs with the same id are the same job: the second call reports a duplicate. The first write is one that Redis refuses when it is out of
+-- memory, so the script then changes nothing. A paused bucket admits jobs until it is full, and returns no times. In a bucket with flows
+-- the flow and its group also need free capacity for the job. The script puts a flow that has something to send, and its group, into the
+-- turn queue (see flow.lua). It admits the job of a schedule's fire and advances the schedule in the same run (see schedule.lua).
 --
 -- KEYS[1]  …:body   hash  id -> "base time mark index envelope"
 -- KEYS[2]  …:meta   hash  id -> state of a job that was claimed once
@@ -31,7 +32,8 @@
 --          of a fire, last …:schedules, …:schedule_due
 -- ARGV[1]  channel: to wake dispatchers on
 -- ARGV[2]  bucket: the message to publish
--- ARGV[3]  limits_rev: the number of the limits that the caller knows; "fire": no limit applies; the last ARGV is the fire of the only job
+-- ARGV[3]  limits_rev: the revision of the limits that the caller has read. "fire": no limit applies, there is one job, and the last ARGV
+--          is its fire (see schedule.lua)
 -- ARGV[4]  limit_count: number of limits, L
 -- ARGV[5]  job_count: number of jobs
 -- ARGV[6]  alike: 1 if the jobs are alike: no due, cost 1, the same priority and limit keys, all ids different; 2 if their ids were also
@@ -222,7 +224,7 @@ if all_in() then
     aheads[n] = places.elsewhere(bucket, part, priority) + new.waited[n]
     reply[to], reply[to + 1], reply[to + 2], reply[to + 3] = aheads[n], places.next(bucket, part, aheads[n])
   end
-  if estimate.leaps(bucket) then places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply) end
+  if estimate.leaps(bucket) then places.report_positions(bucket, parts, aheads, job_count, first_job, width, reply) end
   return reply
 end
 

@@ -68,9 +68,9 @@ else
 end
 
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
-local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local out = { metas = {}, metas_size = 0, died = {} } -- the part of handout.lua that dead letters need
-local over = expiry.open(out, told, box, tried, 0, expired_last)
+local over = expiry.open(out, noted, box, tried, 0, expired_last)
 local gone, later, expired, handled, looked_at, bytes = {}, {}, {}, {}, 0, 0
 for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
   local id, n = ARGV[i], tonumber(ARGV[i + 1])
@@ -84,7 +84,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
   end
   looked_at = looked_at + 1
   local ends = nil
-  if job then ends = select(3, codec.told(job)) end
+  if job then ends = select(3, codec.times(job)) end
   if state == codec.IN_FLIGHT then
     later[#later + 1], later[#later + 2] = string.format('%d', now + again), id
   elseif not ends then

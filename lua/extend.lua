@@ -1,5 +1,5 @@
 -- extend.lua: the heartbeat of leases: moves the deadlines of leases that are still held: those
--- that the dispatcher names, and those of its running claim. While the reply of that claim is on a slow
+-- that the dispatcher names, and the leases of its running claim. While the reply of that claim is on a slow
 -- link, or was lost, the dispatcher cannot know their ids.
 -- May be sent twice.
 --

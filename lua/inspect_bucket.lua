@@ -115,54 +115,54 @@ elseif waiting > 0 then
 end
 
 local reply = {}
-local function tell(name, value) answer.tell(reply, name, value) end
-tell('now', now)
-tell('configured', revision and 1)
-tell('moves_to', left_for)
-tell('name', shown_name)
-tell('revision', tonumber(revision or 0))
-tell('levels', parted)
+local function add(name, value) answer.add(reply, name, value) end
+add('now', now)
+add('configured', revision and 1)
+add('moves_to', left_for)
+add('name', shown_name)
+add('revision', tonumber(revision or 0))
+add('levels', parted)
 if changeable[1] then
-  for i, value in ipairs(redis.call('HMGET', conf, unpack(changeable))) do tell(changeable[i], tonumber(value or 0)) end
+  for i, value in ipairs(redis.call('HMGET', conf, unpack(changeable))) do add(changeable[i], tonumber(value or 0)) end
 end
 local slot, offset_text, down, window, drain, rate, last =
   unpack(redis.call('HMGET', pace, 'slot', 'offset', 'down', 'window', 'drain', 'rate', 'last'))
 local offset = tonumber(offset_text or 0)
-tell('offset', offset)
-tell('downstream', down)
-tell('drain', drain)
-tell('last_slot', tonumber(slot or 0) - offset)
-tell('unfinished', jobs - dead_count - scheduled)
-tell('waiting', waiting)
-tell('later', later)
-tell('next_due', later > 0 and tonumber(redis.call('ZRANGE', KEYS[PLACES + flow.PLACES], 0, 0, 'WITHSCORES')[2]))
-tell('scheduled', scheduled)
-tell('in_flight', in_flight)
-tell('requests', requests)
-tell('dead', dead_count)
-tell('remembered', redis.call('HLEN', seen))
-tell('forgotten', tonumber(forgotten or 0))
-tell('oldest_age', oldest > 0 and math.max(now - oldest, 0))
+add('offset', offset)
+add('downstream', down)
+add('drain', drain)
+add('last_slot', tonumber(slot or 0) - offset)
+add('unfinished', jobs - dead_count - scheduled)
+add('waiting', waiting)
+add('later', later)
+add('next_due', later > 0 and tonumber(redis.call('ZRANGE', KEYS[PLACES + flow.PLACES], 0, 0, 'WITHSCORES')[2]))
+add('scheduled', scheduled)
+add('in_flight', in_flight)
+add('requests', requests)
+add('dead', dead_count)
+add('remembered', redis.call('HLEN', seen))
+add('forgotten', tonumber(forgotten or 0))
+add('oldest_age', oldest > 0 and math.max(now - oldest, 0))
 
 local paused, paused_by, paused_reason, resumed = unpack(redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason', 'resumed'))
 local changed = string.match(redis.call('HGET', conf, 'changes') or '', '"at":"(%d+)"')
-tell('paused', tonumber(paused or 0))
-tell('resumed', tonumber(resumed or 0))
-tell('changed', tonumber(changed or 0))
-tell('paused_by', paused_by)
-tell('paused_reason', paused_reason)
-tell('purging', unpurged)
-tell('purged', tonumber(purged or 0))
-tell('flows', redis.call('HLEN', flows))
-tell('flows_wait', redis.call('ZCARD', due_flows))
-tell('groups', redis.call('HLEN', groups))
-tell('groups_wait', redis.call('ZCARD', due_groups))
+add('paused', tonumber(paused or 0))
+add('resumed', tonumber(resumed or 0))
+add('changed', tonumber(changed or 0))
+add('paused_by', paused_by)
+add('paused_reason', paused_reason)
+add('purging', unpurged)
+add('purged', tonumber(purged or 0))
+add('flows', redis.call('HLEN', flows))
+add('flows_wait', redis.call('ZCARD', due_flows))
+add('groups', redis.call('HLEN', groups))
+add('groups_wait', redis.call('ZCARD', due_groups))
 if has_flows then
-  tell('flows_held', tonumber(held or 0))
-  tell('flows_open', tonumber(open or 0))
-  tell('flows_half_open', tonumber(half_open or 0))
+  add('flows_held', tonumber(held or 0))
+  add('flows_open', tonumber(open or 0))
+  add('flows_half_open', tonumber(half_open or 0))
 end
-tell('flows_disabled', redis.call('ZCARD', disabled))
+add('flows_disabled', redis.call('ZCARD', disabled))
 local first_callback = 0
 -- Callbacks that are handed out or postponed are at the end.
 for _, command in ipairs({ 'ZRANGE', 'ZREVRANGE' }) do
@@ -171,35 +171,35 @@ for _, command in ipairs({ 'ZRANGE', 'ZREVRANGE' }) do
     if at > 0 and (first_callback == 0 or at < first_callback) then first_callback = at end
   end
 end
-tell('callbacks', redis.call('HLEN', callback_texts))
-tell('oldest_callback_age', first_callback > 0 and math.max(now - first_callback, 0))
-tell('events_dropped', tonumber(events_dropped or 0))
+add('callbacks', redis.call('HLEN', callback_texts))
+add('oldest_callback_age', first_callback > 0 and math.max(now - first_callback, 0))
+add('events_dropped', tonumber(events_dropped or 0))
 
 local retention, results_max, results_bytes = unpack(redis.call('HMGET', conf, 'result_retention', 'results_max', 'results_bytes'))
 local kept = results.open(retention, results_max, results_bytes, now, { results_key, result_ends, count, result_flows })
 if kept.retention > 0 then
   local number, bytes, oldest_result = results.look(kept)
-  tell('results', number)
-  tell('result_bytes', bytes)
-  tell('oldest_result', oldest_result)
-  tell('results_dropped', tonumber(redis.call('HGET', count, 'results_dropped') or 0))
-  tell('results_max', kept.max)
-  tell('results_max_bytes', kept.bytes)
-  tell('result_retention', kept.retention)
+  add('results', number)
+  add('result_bytes', bytes)
+  add('oldest_result', oldest_result)
+  add('results_dropped', tonumber(redis.call('HGET', count, 'results_dropped') or 0))
+  add('results_max', kept.max)
+  add('results_max_bytes', kept.bytes)
+  add('result_retention', kept.retention)
 end
 
-tell('dead_bytes', math.max(tonumber(dead_bytes or 0), 0))
-tell('dead_dropped_old', tonumber(dropped_old or 0))
-tell('dead_dropped_extra', tonumber(dropped_full or 0))
+add('dead_bytes', math.max(tonumber(dead_bytes or 0), 0))
+add('dead_dropped_old', tonumber(dropped_old or 0))
+add('dead_dropped_extra', tonumber(dropped_full or 0))
 if revision then
   local most, most_bytes = dlq.bounds(tonumber(capacity), most_dead, most_dead_bytes)
-  tell('dead_capacity', most < math.huge and most)
-  tell('dead_max_bytes', most_bytes < math.huge and most_bytes)
+  add('dead_capacity', most < math.huge and most)
+  add('dead_max_bytes', most_bytes < math.huge and most_bytes)
 end
 
-tell('quotas', allowance.text(departed, quotas, now, offset, now + offset + pacer.MAX_HORIZON))
+add('quotas', allowance.text(departed, quotas, now, offset, now + offset + pacer.MAX_HORIZON))
 local charged = charges.look(conf, charges_key, now, offset)
-tell('budgets', (allowance.budgets(charged.own, now, offset)))
+add('budgets', (allowance.budgets(charged.own, now, offset)))
 local weight = member ~= '' and redis.call('HGET', conf, 'weight')
 if member ~= '' then
   local k = pool.keys(KEYS)
@@ -207,7 +207,7 @@ if member ~= '' then
     unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
   local pool_slot, pool_down = unpack(redis.call('HMGET', k.pace, 'slot', 'down'))
   local of_pool = charges.look_at_pool(k, now)
-  answer.tell_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
+  answer.add_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
     burst = tonumber(pool_burst), max_in_flight = tonumber(pool_max_in_flight), in_flight = pool.in_flight(KEYS, member, requests),
     last_slot = tonumber(pool_slot), weight = tonumber(weight), downstream = pool_down,
     quotas = allowance.text(k.departed, pool_quotas, now, 0, now + pacer.MAX_HORIZON),
@@ -220,8 +220,8 @@ if times then
   local function unfinished(after)
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
-  tell('timetable', 1)
-  answer.tell_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
+  add('timetable', 1)
+  answer.add_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
     rules and timetable.together(times, rules) or 1))
 end
 -- The estimated departure of the last waiting job.
@@ -232,7 +232,7 @@ if revision and waiting > 0 then
     pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil, budgets = charged.own.all }
   estimate.open(b, pace, slot, rate, nil, down, quotas, departed)
   local are_due = has_flows and 0 or precedence.due(KEYS[PLACES + flow.PLACES], now)
-  tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1 + are_due))))
+  add('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1 + are_due))))
 end
-tell('overrides', overrides.of(conf, changeable))
+add('overrides', overrides.of(conf, changeable))
 return reply

@@ -25,24 +25,31 @@
 -- ARGV[2]  flow of the job
 -- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
--- Returns  names and values (see answer.lua), none for an unknown job; instants in microseconds:
---   state (its code). For a settled job, only this and caller (its digits, see callers.lua)
---   position      number of jobs of its flow ahead of it, -1 not in a list; exact in the first thousand of its list, then an estimate
---   instant       due time, deadline, time of death, or eta; absent if unknown, such as while the bucket is paused
---   meta, body, attempts (the texts of it)
---   now, paused (since when), paused_by, paused_reason, in_flight (requests), max_in_flight, next_slot, quota_frees (when the bucket's
---     quotas allow a departure), levels (1 if the bucket has flows, 2 if they are in groups)
---   flow_paused, flow_note (of its pause), flow_missing (1 if so, see flow.lua), flow_keeps (1 if its jobs are kept while it is
---     disabled), flow_in_flight, flow_max_in_flight, flow_ready and
---     flow_quota_frees (when its rate and its quotas allow its departure, absent: at once), flow_disabled; the same for its group: group_…
---   pool_in_flight, pool_max_in_flight, pool_ready, pool_quota_frees: of the bucket's pool
---   offset (of the engine's clock); downstream (the bucket's text, see downstream.lua), and rate_count and rate_per without it;
---     the same for the flow and the pool: flow_…, pool_…
---   closed        1 if the timetable of the bucket is closed now; opens: when it is open, from now or from the job's time on, absent
---                 if unknown
---   quotas, flow_quotas, group_quotas, pool_quotas: what is used of each and when it is free (see allowance.lua); budgets, …, and
---   budget_frees, …: when the
---     budgets of the scope allow the departure, 0 at once; reserves: the job's reservation ("unit:amount,..."), '' the default
+-- Returns  names and values (see answer.lua), none for an unknown job. Times are in microseconds. For a settled job only state and caller.
+--   the job:
+--     state         its code; caller: the letters of its caller (see callers.lua)
+--     position      number of jobs of its flow ahead of it, -1 not in a list; exact in the first thousand of its list, then an estimate
+--     instant       due time, deadline, time of death, or eta; absent if unknown, such as while the bucket is paused
+--     meta, body, attempts  its stored texts
+--     reserves      its reservation, "unit:amount,..."; '' the default
+--   the bucket:
+--     now           the time of Redis; offset: of the engine's clock
+--     levels        1 if the bucket has flows, 2 if they are in groups
+--     paused        when it was paused; paused_by, paused_reason
+--     in_flight, max_in_flight  requests, and their bound
+--     next_slot     the earliest slot that its rate allows
+--     quota_frees, budget_frees  when its quotas and its budgets allow a departure
+--     downstream    the text of downstream.lua; rate_count, rate_per: the effective rate, without the adaptive rate
+--     closed        1 if its timetable is closed now; opens: when it is open, from now or from the job's time on, absent if unknown
+--     quotas, budgets  what is used of each and when it is free (see allowance.lua)
+--   the flow, as flow_…; the group has the same names, as group_…:
+--     paused, note  when it was paused, and the note of the pause
+--     disabled      the time and the reason; missing: 1 if the flow is missing (see flow.lua)
+--     keeps         1 if its jobs are kept while it is disabled
+--     in_flight, max_in_flight, quotas, budgets, quota_frees, budget_frees  as of the bucket
+--     downstream, rate_count, rate_per  as of the bucket; only of the flow
+--     ready         when its rate allows the departure, absent: at once
+--   the pool, as pool_…: in_flight, max_in_flight, ready, downstream, rate_count, rate_per, quotas, budgets, quota_frees, budget_frees
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -84,11 +91,11 @@ local function sequence(stored)
 end
 
 local reply = {}
-local function tell(what, value) answer.tell(reply, what, value) end
+local function add(what, value) answer.add(reply, what, value) end
 -- For a settled job only its state and its caller are known.
 local function ended(state, caller)
-  tell('state', state)
-  tell('caller', caller)
+  add('state', state)
+  add('caller', caller)
   return reply
 end
 
@@ -210,51 +217,51 @@ elseif state == DEAD then
   instant = tonumber(redis.call('ZSCORE', dead, id) or now)
 end
 local _, quota_frees = estimate.own(bucket, bucket)
-tell('state', state)
-tell('position', position)
-tell('instant', instant)
-tell('meta', stored)
-tell('body', job)
-tell('attempts', redis.call('HGET', tried, id))
-tell('now', now)
-tell('paused', paused)
-tell('paused_by', paused_by)
-tell('paused_reason', paused_reason)
-tell('in_flight', in_requests)
-tell('max_in_flight', tonumber(max_in_flight))
-tell('next_slot', math.floor(math.max(bucket.rate_at, now)))
-tell('quota_frees', quota_frees)
-tell('levels', has_flows and tonumber(levels))
-tell('offset', offset)
-tell('closed', times and timetable.opens(times, now) ~= now and 1)
-tell('opens', times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now)
+add('state', state)
+add('position', position)
+add('instant', instant)
+add('meta', stored)
+add('body', job)
+add('attempts', redis.call('HGET', tried, id))
+add('now', now)
+add('paused', paused)
+add('paused_by', paused_by)
+add('paused_reason', paused_reason)
+add('in_flight', in_requests)
+add('max_in_flight', tonumber(max_in_flight))
+add('next_slot', math.floor(math.max(bucket.rate_at, now)))
+add('quota_frees', quota_frees)
+add('levels', has_flows and tonumber(levels))
+add('offset', offset)
+add('closed', times and timetable.opens(times, now) ~= now and 1)
+add('opens', times and timetable.opens(times, math.max(now, tonumber(due or 0))) or now)
 -- The state of the downstream, and the rate without it.
-tell('downstream', down)
-tell('rate_count', in_force.rate_count)
-tell('rate_per', in_force.rate_per)
+add('downstream', down)
+add('rate_count', in_force.rate_count)
+add('rate_per', in_force.rate_per)
 of_flow.downstream = own_flow.state and own_flow.state.down and downstream.write(own_flow.state.down)
 of_flow.rate_count, of_flow.rate_per = configured.rate_count, configured.rate_per
 
 local latest = now + pacer.MAX_HORIZON
-tell('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
+add('quotas', allowance.text(departed, quotas, now, offset, latest + offset))
 if has_flows then of_flow.quotas = allowance.text(flow_departed, own_flow.settings.quotas or flow_quotas, now, offset, latest + offset) end
 if group_departed then
   of_group.quotas = allowance.text(group_departed, own_flow.group.settings.quotas or group_quotas, now, offset, latest + offset)
 end
 local charged, default_reservation =
   charges.look(conf, charges_key, now, offset, has_flows and own_flow or nil, own_flow.group, job)
-local function tell_budgets(of, level, shift)
+local function add_budgets(of, level, shift)
   local text, frees = allowance.budgets(level, now, shift)
   of.budgets, of.budget_frees = text, frees
 end
 local of_bucket = {}
-tell_budgets(of_bucket, charged.own, offset)
-tell_budgets(of_flow, charged.flow, offset)
-tell_budgets(of_group, charged.group, offset)
-answer.tell_all(reply, '', of_bucket)
-tell('reserves', reservation.of(job))
-answer.tell_all(reply, 'flow_', of_flow)
-answer.tell_all(reply, 'group_', of_group)
+add_budgets(of_bucket, charged.own, offset)
+add_budgets(of_flow, charged.flow, offset)
+add_budgets(of_group, charged.group, offset)
+answer.add_all(reply, '', of_bucket)
+add('reserves', reservation.of(job))
+answer.add_all(reply, 'flow_', of_flow)
+answer.add_all(reply, 'group_', of_group)
 if member ~= '' then
   local k, p = pool.keys(KEYS), bucket.pool or {}
   local most, pool_quotas = unpack(redis.call('HMGET', k.conf, 'max_in_flight', 'quotas'))
@@ -264,7 +271,7 @@ if member ~= '' then
   of_pool.downstream, of_pool.rate_count, of_pool.rate_per = p.said, p.rate_count, p.rate_per
   of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
   local charged_to_pool = charges.look_at_pool(k, now, job, default_reservation)
-  tell_budgets(of_pool, charged_to_pool, charged_to_pool.offset)
-  answer.tell_all(reply, 'pool_', of_pool)
+  add_budgets(of_pool, charged_to_pool, charged_to_pool.offset)
+  answer.add_all(reply, 'pool_', of_pool)
 end
 return reply

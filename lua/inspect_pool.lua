@@ -37,7 +37,7 @@ for i = 1, #stored, 2 do
 end
 
 local reply = {}
-answer.tell_all(reply, '', { now = now, configured = revision and 1, revision = tonumber(revision),
+answer.add_all(reply, '', { now = now, configured = revision and 1, revision = tonumber(revision),
   rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst),
   max_in_flight = tonumber(max_in_flight), quotas = quotas,
   budgets = budgets, budget_use = allowance.budgets(charged, now, charged.offset),

@@ -14,12 +14,28 @@
 -- ARGV[2...]  flows, 40 at most: 3 ms where all have rates, quotas and budgets
 -- Returns  {now, offset of the engine's clock, then for each flow the fields of its jobs, the fields of the flow as a scope and, where
 --          flows are in groups, the fields of its group as a scope}; times are of the server's clock, in microseconds:
---   of jobs      waiting jobs; of these, those for a later time; of these, retries; the first later time (0 none); when the oldest
---                head of a list or of later was enqueued (0 none, or not read)
---   of a scope   paused since (0 not paused), "time/reason" of a disabled flow, 1 if it is missing, in flight, max_in_flight (0 none),
---                rate_count and rate_per without its downstream (0 none), when its rate, its quotas and its budgets allow a departure (0
---                at once), its downstream state, its quotas ("count microseconds;" for each) and its budgets ("unit amount
---                microseconds;"), each '' if it does not hold the scope, with the number of the one that holds longest, from 1 (0 none)
+--   fields of jobs
+--     1   number of waiting jobs
+--     2   number of waiting jobs with a later due time
+--     3   number of retries among jobs 2
+--     4   the earliest due time of jobs 2, 0 none
+--     5   when the oldest first job of a list or of the later set was enqueued, 0 none or not read
+--   fields of a scope
+--     1   when the scope was paused, 0 not paused
+--     2   of a disabled flow "time/reason", else ''
+--     3   1 if the flow is missing (see flow.lua), else 0
+--     4   requests in flight
+--     5   max_in_flight, 0 none
+--     6   rate_count and
+--     7   rate_per: the configured rate, without the adaptive rate; 0 none
+--     8   when the rate allows a departure, 0 at once
+--     9   when the quotas allow it, 0 at once
+--     10  when the budgets allow it, 0 at once
+--     11  the state of its downstream (see downstream.lua), '' none
+--     12  its quotas, "count microseconds;" for each; '' if they hold nothing back
+--     13  the number of the quota that holds longest, from 1; 0 none
+--     14  its budgets, "unit amount microseconds;" for each; '' if they hold nothing back
+--     15  the number of the budget that holds longest, from 1; 0 none
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -48,7 +64,7 @@ local clock = now + offset
 local flow_quotas, group_quotas, default_reservation =
   unpack(redis.call('HMGET', conf, 'flow_quotas', 'group_quotas', 'default_reservation'))
 local reply = { now, offset }
-local function tell(value) reply[#reply + 1] = value end
+local function add(value) reply[#reply + 1] = value end
 
 -- The bucket as lib/estimate.lua expects it, to estimate scopes.
 local bucket = { now = now, offset = offset, has_flows = has_flows }
@@ -81,7 +97,7 @@ local function retries(later, after, n)
 end
 
 -- Adds the jobs behind KEYS[before] to the reply, and returns the first of them. waiting: number of waiting jobs, nil if not counted.
-local function tell_jobs(before, waiting)
+local function add_jobs(before, waiting)
   local later, after, oldest, first = KEYS[before + flow.PLACES], '(' .. text(now), 0, nil
   local n = redis.call('ZCOUNT', later, after, '+inf')
   local listed = redis.call('ZCARD', later)
@@ -100,16 +116,16 @@ local function tell_jobs(before, waiting)
     oldest, job = older(oldest, soonest[1])
     first = first or job
   end
-  tell(math.max(waiting or listed, n))
-  tell(n)
-  tell(retries(later, after, n))
-  tell(n > 0 and tonumber(redis.call('ZRANGEBYSCORE', later, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) or 0)
-  tell(oldest)
+  add(math.max(waiting or listed, n))
+  add(n)
+  add(retries(later, after, n))
+  add(n > 0 and tonumber(redis.call('ZRANGEBYSCORE', later, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) or 0)
+  add(oldest)
   return first
 end
 
 -- Adds to the reply what holds the next job of a flow or a group back.
-local function tell_scope(f, quotas, own_text, job)
+local function add_scope(f, quotas, own_text, job)
   local rate_frees, quota_frees = estimate.own(bucket, f)
   local budget_frees, budgets, holding = 0, '', 0
   if f.budgets then
@@ -123,25 +139,25 @@ local function tell_scope(f, quotas, own_text, job)
     budget_frees = math.ceil(last - offset)
   end
   local is_disabled, own = f.settings.disabled > 0, own_text or ''
-  tell(not is_disabled and f.settings.paused > 1 and f.settings.paused or 0)
-  tell(is_disabled and string.match(own, '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '')
-  tell(f.settings.missing and 1 or 0)
-  tell(f.state.in_flight - f.state.riders)
-  tell(f.settings.max_in_flight)
-  tell(f.configured.rate_count)
-  tell(f.configured.rate_per)
-  tell(rate_frees)
-  tell(quota_frees)
-  tell(budget_frees > now and budget_frees or 0)
-  tell(f.state.down and downstream.write(f.state.down) or '')
-  tell(quota_frees > now and (f.settings.quotas or quotas) or '')
-  tell(quota_frees > now and quota.holding(f.quotas, clock, clock + pacer.MAX_HORIZON) or 0)
-  tell(holding > 0 and budgets or '')
-  tell(holding)
+  add(not is_disabled and f.settings.paused > 1 and f.settings.paused or 0)
+  add(is_disabled and string.match(own, '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') or '')
+  add(f.settings.missing and 1 or 0)
+  add(f.state.in_flight - f.state.riders)
+  add(f.settings.max_in_flight)
+  add(f.configured.rate_count)
+  add(f.configured.rate_per)
+  add(rate_frees)
+  add(quota_frees)
+  add(budget_frees > now and budget_frees or 0)
+  add(f.state.down and downstream.write(f.state.down) or '')
+  add(quota_frees > now and (f.settings.quotas or quotas) or '')
+  add(quota_frees > now and quota.holding(f.quotas, clock, clock + pacer.MAX_HORIZON) or 0)
+  add(holding > 0 and budgets or '')
+  add(holding)
 end
 
 if not has_flows then
-  tell_jobs(FIRST)
+  add_jobs(FIRST)
   return reply
 end
 local loaded = flow.load(conf, flows, flow_settings, names)
@@ -159,9 +175,9 @@ if in_groups then
 end
 for n, f in ipairs(loaded) do
   local before, state = FIRST + (n - 1) * EACH, f.state
-  local job = tell_jobs(before, math.max(state.unfinished + state.scheduled - state.in_flight, 0))
+  local job = add_jobs(before, math.max(state.unfinished + state.scheduled - state.in_flight, 0))
   f.obeys, f.departed, f.ready = f.settings, KEYS[before + EACH], flow.ready(state, f.settings, clock) - offset
-  tell_scope(f, flow_quotas, own_texts[n], job)
-  if in_groups then tell_scope(f.group, group_quotas, f.group.own_text, job) end
+  add_scope(f, flow_quotas, own_texts[n], job)
+  if in_groups then add_scope(f.group, group_quotas, f.group.own_text, job) end
 end
 return reply

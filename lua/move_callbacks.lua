@@ -11,7 +11,7 @@
 -- ARGV[1]  at_most: callbacks to hand out, 0 to 100
 -- ARGV[2]  most_bytes: of their texts, 1 to 1048576; one is handed out however large it is
 -- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, else 0
--- ARGV[4]  tells: which bundles get a callback when they finish: "all", "own" those with a URL, "none"
+-- ARGV[4]  notified: which bundles get a callback when they finish: "all", "own" those with a URL, "none"
 -- ARGV[5...]  for each that was handed out: its name; "" if it was moved on, else the microseconds until it is handed out again; 0
 --          puts it back to its place; where it was moved on, and its job is in a bundle, "state again bundle": the code of the state in
 --          which the job ended, 1 if it was counted as dead before, else 0, and the bundle; else ""
@@ -25,7 +25,7 @@
 --#include lib/text.lua
 
 local key, texts, counts, at_most, most_bytes, levels = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local bundles_key, bundle_ends, tells = KEYS[4], KEYS[5], ARGV[4]
+local bundles_key, bundle_ends, notified = KEYS[4], KEYS[5], ARGV[4]
 local FIRST, WIDTH = 5, 3
 local AWAY = 5000000 -- microseconds until a callback is handed out again
 local REPAIRED = 100 -- callbacks without a time that one run repairs
@@ -60,9 +60,9 @@ for _, name in ipairs(moved) do
   end
 end
 if #order > 0 then
-  local told = callbacks.open(key, texts, now, counts, levels)
-  for _, id in ipairs(order) do bundle.write(bundles_key, bundle_ends, id, open[id], now, tells, told) end
-  callbacks.write(told)
+  local noted = callbacks.open(key, texts, now, counts, levels)
+  for _, id in ipairs(order) do bundle.write(bundles_key, bundle_ends, id, open[id], now, notified, noted) end
+  callbacks.write(noted)
 end
 if at_most == 0 then return {} end
 

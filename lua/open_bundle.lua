@@ -13,7 +13,7 @@
 -- ARGV[3]  size: number of its jobs, 0 unchanged
 -- ARGV[4]  url: of its callback, "" unchanged
 -- ARGV[5]  levels: 1 if the bucket has flows, 2 if they are in groups, else 0
--- ARGV[6]  tells: which bundles get a callback: "all", "own" those with a URL, "none"
+-- ARGV[6]  notified: which bundles get a callback: "all", "own" those with a URL, "none"
 -- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, 0, the bundle's text};
 --          {0, 1} another caller has a bundle of this id; {0, 2, the bundle's text} it has finished, and cannot be changed; {0, 3, the
 --          maximum, the number that the caller has} there are too many, or the caller has its share
@@ -27,7 +27,7 @@
 
 local conf, key, ends, makers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
 local callbacks_key, callback_texts, callback_counts = KEYS[4], KEYS[5], KEYS[6]
-local id, caller, size, url, levels, tells = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+local id, caller, size, url, levels, notified = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local DONE, TAKEN, FINISHED, FULL = 0, 1, 2, 3
 
 -- Redis accepts this write when it is out of memory, and then also the later writes of the script.
@@ -51,8 +51,8 @@ if b.finished > 0 and (is_new_size or is_new_url) then return { 0, FINISHED, tex
 if text and not is_new_size and not is_new_url then return { 0, DONE, text } end
 if is_new_size then b.size = size end
 if is_new_url then b.url = url end
-local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-bundle.write(key, ends, id, b, now, tells, told)
+local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+bundle.write(key, ends, id, b, now, notified, noted)
 bundle.note_caller(makers_key, id, b.caller)
-callbacks.write(told)
+callbacks.write(noted)
 return { 0, DONE, bundle.text(b) }

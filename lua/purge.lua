@@ -79,7 +79,7 @@ end
 
 local ids, from = waiting.look(KEYS, PURGED, at_most, body, most_bytes)
 local removed, unscheduled, gone = 0, 0, {}
-local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)
 if #ids > 0 then
   local jobs, metas, handled = redis.call('HMGET', body, unpack(ids)), redis.call('HMGET', meta, unpack(ids)), {}
@@ -89,7 +89,7 @@ if #ids > 0 then
       handled[id] = true
       removed = removed + 1
       gone[removed] = id
-      if jobs[i] then callbacks.note_cancelled(told, id, jobs[i], metas[i] or nil) end
+      if jobs[i] then callbacks.note_cancelled(noted, id, jobs[i], metas[i] or nil) end
       if job.number then
         if job.delayed then unscheduled = unscheduled + 1 end
         dedupe.add(memory, id, job.mark, codec.CANCELLED)
@@ -100,7 +100,7 @@ end
 
 -- Everything is decided. From here on the script writes; what it still reads decides nothing about jobs.
 waiting.take(KEYS, PURGED, ids, from)
-callbacks.write(told)
+callbacks.write(noted)
 if removed > 0 then
   redis.call('HDEL', body, unpack(gone))
   redis.call('HDEL', meta, unpack(gone))

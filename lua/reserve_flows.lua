@@ -45,16 +45,16 @@ end
 
 -- Adds flows of a group, behind those already added, and returns their number. Numbers for Redis are texts, which is
 -- cheaper.
-local reply, told, moved, groups = { 0, now }, 2, {}, #KEYS - 1
+local reply, size, moved, groups = { 0, now }, 2, {}, #KEYS - 1
 local function name(n, most)
   local own = moved[n]
   local before = #own
   local found = redis.call('ZRANGEBYSCORE', KEYS[n + 1], '-inf', latest, 'WITHSCORES', 'LIMIT', before == 0 and '0' or before / 2, most)
   for i = 1, #found, 2 do
-    reply[told + i], reply[told + i + 1] = found[i], found[i + 1] + 0 -- a number in the reply, which has no fraction
+    reply[size + i], reply[size + i + 1] = found[i], found[i + 1] + 0 -- a number in the reply, which has no fraction
     own[before + i], own[before + i + 1] = reserved, found[i]
   end
-  told, want = told + #found, want - #found / 2
+  size, want = size + #found, want - #found / 2
   return #found / 2
 end
 

@@ -44,17 +44,27 @@
 -- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  member: the bucket's name if it is in a pool, else ''
 -- ARGV[5]  flow_count: number of flows
--- ARGV[6...]  the flows, in the order of their places, 256 at most; then the outcomes in groups that have all but the job in common: number
---          of jobs, negative if they charged or used something; epoch, claim (of a batch with "#" and its number), result
---          (1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held alone, 7 dead after the last attempt, 8 dead or kept, and its flow is
---          disabled for the reason, 9 dropped, 10 sent once and not done), delay in microseconds (retry, held; with done: hold of its
---          scope), last response (JSON, "" none), signal (see downstream.note; 4: failed, and another job of the batch reports it), a
---          word for its reason, when they were claimed, microseconds, the attempt (a line of outcomes.lua; "" with done and returned);
---          if the job may have ended with a result its head ("" none), its body, 1 if the bucket keeps it (else 0), the channel of the
---          process that waits for it ("" none), and with a callback the first line of its body (else ""); then for each job: id, its
---          mark, the number of its flow, from 1, and if it charged or used something "at pool_at reserved used" of budgets (see
---          charges.lua, reservation.lua; "" nothing), then "!kind id model" if it names a response (see responses.lua), then "@day
---          model input output" if it used a model, with the charged tokens if that is another number (see use.lua)
+-- ARGV[6...]  the flows, in the order of their keys, 256 at most; then groups of jobs with the same outcome. A group is, in this order:
+--     count     number of jobs; negative if the jobs have charges or usage
+--     epoch
+--     claim     of a batch with "#" and its number
+--     result    1 done, 2 retry, 3 dead, 4 returned, 5 held, 6 held without its scope, 7 dead after the last attempt, 8 dead or kept, and
+--               its flow is disabled for the reason, 9 dropped, 10 sent once and not done
+--     delay     microseconds, of a retry or a held job; with done, the hold of its scope
+--     last      the last response, JSON; "" none
+--     signal    see downstream.note; 4: failed, and another job of the batch reports it
+--     reason    one word
+--     claimed   when the jobs were claimed, microseconds
+--     attempt   a line of outcomes.lua; "" with done and returned
+--     only for results that may end a job:
+--       head    of the stored result; "" none
+--       body    of the stored result
+--       keep    1 if the bucket keeps the result, else 0
+--       waiter  the channel of the process that waits for the result; "" none
+--       callback  the first line of the callback's body; "" without a callback
+--     for each job: id, its mark, the number of its flow, from 1; and if the count is negative, a text of three parts, each of them
+--               optional: "at pool_at reserved used", charges to budgets (see charges.lua, reservation.lua); "!kind id model", the response
+--               that it names (see responses.lua); "@day model input output" and the charged tokens if these differ (see use.lua)
 -- Returns  {1} the bucket is not configured, or has no flows although levels says so, or the reverse; else {0, and for each job, in their
 --          order, 1 settled, 2 held because it was the probe of a breaker or is kept, 3 settled, and its usage is charged to
 --          earlier requests of its response or was charged before, or 0 stale; then for each change of a scope: 1
@@ -141,7 +151,7 @@ local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_text
 -- The changes of each flow, in the order of the outcomes. usual: number of jobs with the usual outcome; more: counts of other jobs. Few
 -- parts get more fields.
 local NO_MORE = { ended = 0, plain_gone = 0, scheduled_gone = 0, accepted = 0 }
-local parts, touched, some_heard, some_disabled = {}, {}, false, false
+local parts, touched, any_signals, some_disabled = {}, {}, false, false
 local function part_of(n)
   local part = { n = n + 0, usual = 0, accepted_at = 0, more = NO_MORE }
   parts[n], touched[#touched + 1] = part, part
@@ -181,7 +191,7 @@ while at <= last_arg do
       local part = parts[of] or part_of(of)
       part.usual = part.usual + 1
       if claimed_at > part.accepted_at then part.accepted_at = claimed_at end
-      if box and not part.tells and not outbox.is_own(id) then part.tells = callers.letters(mark) or '' end
+      if box and not part.caller and not outbox.is_own(id) then part.caller = callers.letters(mark) or '' end
       gone_count = gone_count + 1
       gone[gone_count] = id
       dedupe.add(memory, id, mark, codec.DONE)
@@ -207,13 +217,13 @@ while at <= last_arg do
           local its_flow = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + of] or ''
           use.note(part, args[from + 3], mark, spent, uses, named, claimed_at, i + 1, its_flow)
         end
-        if box and not part.tells and not outbox.is_own(id) then part.tells = callers.letters(mark) or '' end
+        if box and not part.caller and not outbox.is_own(id) then part.caller = callers.letters(mark) or '' end
         if signal == ACCEPTED then
           more.accepted, part.accepted_at = more.accepted + 1, math.max(part.accepted_at, claimed_at)
-          if result == DONE and delay > 0 then part.heard, some_heard = downstream.rest(part.heard, delay, reason), true end
+          if result == DONE and delay > 0 then part.signals, any_signals = downstream.rest(part.signals, delay, reason), true end
         elseif signal ~= FAILED_TOO then
-          part.heard, some_heard = part.heard or downstream.listen(), true
-          downstream.note(part.heard, signal, claimed_at, (result == HELD or result == DONE or result == UNDONE) and delay or 0, reason)
+          part.signals, any_signals = part.signals or downstream.new_signals(), true
+          downstream.note(part.signals, signal, claimed_at, (result == HELD or result == DONE or result == UNDONE) and delay or 0, reason)
         end
         if result == GONE then part.disabled, some_disabled = reason, true end
         if result == DONE or result == DROPPED or result == UNDONE then
@@ -253,17 +263,17 @@ end
 
 -- The responses of the downstream.
 local of_pool = member ~= '' and pool.keys(KEYS) or nil
-local heard = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
+local changes = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
 local said_key, before, said, sooner, down, offset, of_claim = pace, nil, nil, false
 if rules.scope == 'b' or #spent > 0 then down, offset, of_claim = unpack(redis.call('HMGET', pace, 'down', 'offset', 'clock')) end
 if rules.scope == 'f' and turn_queue then
-  some_disabled = answers.of_flows(heard, loaded, turn_queue.offset) or some_disabled
+  some_disabled = answers.of_flows(changes, loaded, turn_queue.offset) or some_disabled
 elseif rules.scope == 'b' then
-  before, said, sooner = answers.of_all(heard, down, tonumber(offset or 0), some_heard)
+  before, said, sooner = answers.of_all(changes, down, tonumber(offset or 0), any_signals)
   wake = wake or sooner
 elseif rules.scope == 'p' and of_pool then
   said_key = of_pool.pace
-  before, said, sooner = answers.of_all(heard, redis.call('HGET', said_key, 'down'), 0, some_heard)
+  before, said, sooner = answers.of_all(changes, redis.call('HGET', said_key, 'down'), 0, any_signals)
 end
 
 -- Jobs that wait again, or are dead.
@@ -317,8 +327,8 @@ if some_disabled then
     if part.disabled and f and f.configured.disabled == 0 then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
-      answers.report(heard, codes.BECAME_DISABLED, part.n, part.disabled)
-      if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }, part.tells) end
+      answers.report(changes, codes.BECAME_DISABLED, part.n, part.disabled)
+      if box and part.caller then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }, part.caller) end
     else
       part.disabled = nil
     end
@@ -358,16 +368,16 @@ if #deaths > 0 then dlq.add(dead, body, meta, tried, count, now, deaths, marks_o
 if #with_results > 0 then
   local kept = results.open(result_retention, results_max, results_bytes, now, of_results)
   results.expire(kept, 2 * #with_results + 10)
-  local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+  local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
   for _, one in ipairs(with_results) do
     local id, from = one.id, one.at
     local head, text, waiter, callback = args[from], args[from + 1], args[from + 3], args[from + 4]
     local owner = levels ~= codes.NO_FLOWS and args[FIRST_FLOW + one.of] or callers.letters(one.mark)
     results.keep(kept, id, results.with_attempts(head, one.tried), text, args[from + 2] == '1', waiter ~= '', owner)
     if waiter ~= '' then redis.pcall('PUBLISH', waiter, bucket .. ' ' .. id) end
-    if callback ~= '' then callbacks.note(told, id, one.epoch, callback, head, text) end
+    if callback ~= '' then callbacks.note(noted, id, one.epoch, callback, head, text) end
   end
-  callbacks.write(told)
+  callbacks.write(noted)
 end
 if box then outbox.write(box) end
 if said then

@@ -124,7 +124,7 @@ end
 
 -- Everything is decided. From here on there are only writes, and reads of the new state.
 local handled, soonest, poisoned, marks, ending = {}, {}, {}, {}, {}
-local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
+local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 for _, lost_job in ipairs(lost_jobs) do
   local id = lost_job.id
   if not handled[id] then
@@ -154,12 +154,12 @@ for _, lost_job in ipairs(lost_jobs) do
     end
     local becomes = string.format('%s %s %s %d %d %s ', code, epoch, attempts, tonumber(lost) + 1, crashes, claim) .. last
     redis.call('HSET', meta, id, becomes)
-    if lost_job.is_poison and lost_job.body then callbacks.note_dead(told, id, lost_job.body, becomes) end
+    if lost_job.is_poison and lost_job.body then callbacks.note_dead(noted, id, lost_job.body, becomes) end
   end
 end
 if #ending > 0 then batch.close(ending, riders_key) end
 dlq.add(dead, body, meta, tried, count, now, poisoned, marks)
-callbacks.write(told)
+callbacks.write(noted)
 local box = outbox.open(events, outbox_key, outbox_texts, count, now)
 for _, lost_job in ipairs(box and lost_jobs or {}) do
   if lost_job.is_poison then outbox.note_dead(box, loaded and names[lost_job.n], { lost_job.id }, 'poison', lost_job.mark) end

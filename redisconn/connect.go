@@ -194,7 +194,7 @@ func (f follower) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (f follower) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		f.look(ctx, err)
+		f.reloadMap(ctx, err)
 		return err
 	}
 }
@@ -203,13 +203,13 @@ func (f follower) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (f follower) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		f.look(ctx, err)
+		f.reloadMap(ctx, err)
 		return err
 	}
 }
 
-// look does not wait. The library reads the map five times a second at most.
-func (f follower) look(ctx context.Context, err error) {
+// reloadMap does not wait. The library reads the map five times a second at most.
+func (f follower) reloadMap(ctx context.Context, err error) {
 	var answer redis.Error
 	if err != nil && Unavailable(err) && (!errors.As(err, &answer) || redis.HasErrorPrefix(err, "CLUSTERDOWN")) {
 		f.client.ReloadState(ctx)

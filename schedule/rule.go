@@ -187,7 +187,7 @@ func (r *Rule) last(from, to time.Time) time.Time {
 	return r.Next(time.Unix(low, 0))
 }
 
-// segment is a period in which the clocks of a zone do not change.
+// segment is a period without a change of the zone's clocks.
 type segment struct {
 	start, end time.Time     // zero: for ever
 	offset     time.Duration // of the clocks, from UTC

@@ -28,7 +28,7 @@ type line struct {
 	zone     string
 }
 
-// Stretch is a period in which a bucket is closed, or sends at one rate.
+// Stretch is a period when a bucket is closed, or sends at one rate.
 type Stretch struct {
 	From   time.Time
 	Open   bool

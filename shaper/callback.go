@@ -40,11 +40,11 @@ const (
 // URLOf returns the URL that receives the outcome of a job, "" for none. callbackURL and failureURL are the job's own URLs. Dead letters go to the
 // failure URL, or else to the callback URL.
 func (c Callbacks) URLOf(state State, callbackURL, failureURL string) string {
-	told := cmp.Or(callbackURL, c.URL)
+	target := cmp.Or(callbackURL, c.URL)
 	if state == StateDead {
-		return cmp.Or(failureURL, c.FailureURL, told)
+		return cmp.Or(failureURL, c.FailureURL, target)
 	}
-	return told
+	return target
 }
 
 // Has reports whether a job has a callback when it ends. A job that is sent once has none: its waiter gets the result.

@@ -31,8 +31,8 @@ type Downstream struct {
 	Failures  int64     // consecutive
 	OpenSince time.Time // when the breaker first opened; zero: it is closed
 
-	Reason string    // of the response that last changed this: one word, as in LastResponse; "" if unknown
-	Heard  time.Time // the time of that response; zero: never
+	Reason    string    // of the response that last changed this: one word, as in LastResponse; "" if unknown
+	ChangedAt time.Time // the time of that response; zero: never
 }
 
 // ReasonMoves is the reason of a hold without a response: the bucket changes its pool once its deliveries under way have ended.
@@ -72,7 +72,7 @@ func (d *Downstream) heldText(now time.Time) string {
 	if d.Reason == ReasonMoves {
 		return "changes its pool: it sends nothing until its deliveries under way have ended"
 	}
-	return fmt.Sprintf("held until %s%s", clockText(d.HeldUntil), because(d.Reason))
+	return fmt.Sprintf("held until %s%s", clockText(d.HeldUntil), inParens(d.Reason))
 }
 
 func (d *Downstream) slowedText() string {
@@ -80,5 +80,5 @@ func (d *Downstream) slowedText() string {
 	if d.Factor < 1 {
 		part = fmt.Sprintf(", %.0f %% of its rate", 100*d.Factor)
 	}
-	return fmt.Sprintf("slowed to %.3g/s%s%s", d.Rate.PerSecond(), part, because(d.Reason))
+	return fmt.Sprintf("slowed to %.3g/s%s%s", d.Rate.PerSecond(), part, inParens(d.Reason))
 }

@@ -91,7 +91,9 @@ type Disabled struct {
 }
 
 // String returns a sentence without its subject.
-func (d *Disabled) String() string { return "disabled since " + clockText(d.Since) + because(d.Reason) }
+func (d *Disabled) String() string {
+	return "disabled since " + clockText(d.Since) + inParens(d.Reason)
+}
 
 // IsZero reports whether the flow has no settings of its own. Being paused or disabled is not a setting.
 func (o *OwnFlow) IsZero() bool { return len(setting.Given(o)) == 0 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of those of all. A changed
+// Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of the quotas for all. A changed
 // quota counts the departures that were counted before; without a quota, none are.
 type Quotas []admission.Rate
 

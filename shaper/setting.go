@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/internal/setting"
 )
 
-// GroupSettingNames lists the settings that a group may override: those of flows without the delivery settings.
+// GroupSettingNames lists the settings that a group may override: the settings of flows without the delivery settings.
 func GroupSettingNames() []FlowSetting {
 	return setting.Changeable[FlowSetting](reflect.TypeFor[OwnBounds]())
 }

@@ -12,7 +12,7 @@ func latest(a, b time.Time) time.Time {
 // clockText formats an instant for people, to the millisecond.
 func clockText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-func because(reason string) string {
+func inParens(reason string) string {
 	if reason == "" {
 		return ""
 	}

@@ -109,8 +109,8 @@ func (j *JobInfo) scope(scope Scope) *jobScope {
 	return &jobScope{Scope: scope}
 }
 
-// because appends a reason of the scope if it holds.
-func (s *jobScope) because(by []Blocker, reason BlockReason, holds bool) []Blocker {
+// appendIf appends a reason of the scope if it holds.
+func (s *jobScope) appendIf(by []Blocker, reason BlockReason, holds bool) []Blocker {
 	if holds {
 		by = append(by, Blocker{s.Scope, reason})
 	}
@@ -119,18 +119,18 @@ func (s *jobScope) because(by []Blocker, reason BlockReason, holds bool) []Block
 
 // stopped returns why the scope sends nothing at all.
 func (s *jobScope) stopped() (by []Blocker) {
-	by = s.because(by, BlockPaused, s.pause != nil)
-	by = s.because(by, BlockClosed, s.closed)
-	by = s.because(by, BlockDisabled, s.disabled)
-	return s.because(by, BlockMissing, s.missing)
+	by = s.appendIf(by, BlockPaused, s.pause != nil)
+	by = s.appendIf(by, BlockClosed, s.closed)
+	by = s.appendIf(by, BlockDisabled, s.disabled)
+	return s.appendIf(by, BlockMissing, s.missing)
 }
 
 // used returns the bounds of the scope that are used up.
 func (s *jobScope) used() (by []Blocker) {
-	by = s.because(by, BlockMaxInFlight, s.maxInFlight > 0 && s.inFlight >= s.maxInFlight)
-	by = s.because(by, BlockPace, !s.rateFrees.IsZero())
-	by = s.because(by, BlockQuota, !s.quotaFrees.IsZero())
-	return s.because(by, BlockBudget, !s.budgetFrees.IsZero())
+	by = s.appendIf(by, BlockMaxInFlight, s.maxInFlight > 0 && s.inFlight >= s.maxInFlight)
+	by = s.appendIf(by, BlockPace, !s.rateFrees.IsZero())
+	by = s.appendIf(by, BlockQuota, !s.quotaFrees.IsZero())
+	return s.appendIf(by, BlockBudget, !s.budgetFrees.IsZero())
 }
 
 // slowed returns how the downstream holds the job back now.
@@ -140,9 +140,9 @@ func (s *jobScope) slowed(now time.Time) (by []Blocker) {
 		return nil
 	}
 	opened := d.Breaker != BreakerClosed // even if the next departure is the probe, which may fail
-	by = s.because(by, BlockBreakerOpen, opened)
-	by = s.because(by, BlockHeld, !opened && d.HeldAt(now))
-	return s.because(by, BlockAdaptivePace, s.waits && d.Slowed())
+	by = s.appendIf(by, BlockBreakerOpen, opened)
+	by = s.appendIf(by, BlockHeld, !opened && d.HeldAt(now))
+	return s.appendIf(by, BlockAdaptivePace, s.waits && d.Slowed())
 }
 
 // quotaFrees returns when the quotas of the bucket and the flow permit the departure; zero: now.

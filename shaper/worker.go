@@ -266,7 +266,7 @@ const (
 	ResponseBegins   ResponseRole = 'o' // the use is reported later; the attempt is charged its reservation, or Used
 	ResponsePolled   ResponseRole = 'p' // it reports the use of an earlier attempt, and has none itself
 	ResponseReread   ResponseRole = 'q' // the same, if the earlier attempt has already reported the use, unless that broke off
-	ResponseReported ResponseRole = 'r' // it reports its own use and that of all earlier attempts
+	ResponseReported ResponseRole = 'r' // it reports its own use and the use of all earlier attempts
 )
 
 // Handover is how a dispatcher watches a job that another process is to start.

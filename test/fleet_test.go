@@ -37,7 +37,7 @@ func fleetIsTold(t *testing.T) (fault string) {
 	}
 	harness.Run(t, other, "producer", "serve", "--config", second)
 
-	h := harness.Hear(t, s.OpsOf[0])
+	h := harness.ReadStream(t, s.OpsOf[0])
 	harness.Await(t, 20*time.Second, "all processes tell each second", func() bool {
 		_, _, processes, seconds, _ := h.Get()
 		return processes == 5 && seconds >= 9

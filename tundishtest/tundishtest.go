@@ -33,7 +33,7 @@ import (
 // connections is high enough that nothing waits for a connection: the timer of such a wait belongs to no bubble.
 const connections = 1000
 
-// Open returns a client on a store of its own, both of which end with the test. It logs nothing; the change functions edit its configuration.
+// Open returns a client on a store of its own; both end with the test. It logs nothing; the change functions edit its configuration.
 func Open(t testing.TB, change ...func(*tundish.Config)) *tundish.Client {
 	t.Helper()
 	mini := miniredis.NewMiniRedis()

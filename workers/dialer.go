@@ -13,7 +13,7 @@ import (
 // errResolved marks an [ErrBlockedAddress] of a name: its address may change.
 var errResolved = errors.New("the name resolved to it")
 
-// Dialer connects to the addresses that [Guard] allows, and spreads connections over the addresses of a name. Its errors are those of [net.Dialer],
+// Dialer connects to the addresses that [Guard] allows, and spreads connections over the addresses of a name. It returns the errors of [net.Dialer],
 // except:
 //   - A [LocalError] says that this host could not connect to any address of the receiver.
 //   - An error that matches [ErrBlockedAddress] says that the guard refused every address that was tried.

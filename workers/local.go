@@ -114,7 +114,7 @@ var resolverErrors = []syscall.Errno{
 }
 
 // lookupFault returns the source of a lookup error: this host, for a reason; the name or this host (isUnclear); or otherwise the name. If a DNS server
-// does not respond, or responds with SERVFAIL, the fault may be its own or that of the servers of the name's zone.
+// does not respond, or responds with SERVFAIL, the fault may be its own or a fault of the servers of the name's zone.
 func lookupFault(err *net.DNSError) (reason string, isUnclear bool) {
 	if err.IsNotFound {
 		return "", false

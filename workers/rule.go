@@ -37,7 +37,7 @@ const (
 )
 
 // Rule judges the responses that it fits: those with one of its statuses, its header, and its value in the JSON body. A condition that the rule does not
-// set fits all. Keys are those of [[buckets.responses]].
+// set fits all. Keys are the keys of [[buckets.responses]].
 type Rule struct {
 	Status      []string `setting:"status"`       // statuses such as "200", and classes such as "4xx"
 	Header      string   `setting:"header"`       // the name of a header that is there
@@ -189,7 +189,7 @@ func (rule *Rule) fitsBody(body []byte) bool {
 	return found
 }
 
-// isLike reports whether a text matches the pattern, in which "*" stands for any text.
+// isLike reports whether a text matches the pattern, where "*" stands for any text.
 func isLike(text, pattern string) bool {
 	first, rest, hasAny := strings.Cut(pattern, "*")
 	text, ok := strings.CutPrefix(text, first)

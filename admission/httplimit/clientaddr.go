@@ -11,7 +11,7 @@ import (
 	"github.com/tundish-io/tundish/admission"
 )
 
-// The headers in which proxies put the address of their client.
+// The headers that proxies use for the address of their client.
 const (
 	XForwardedFor = "x-forwarded-for"
 	Forwarded     = "forwarded" // RFC 7239

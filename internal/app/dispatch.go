@@ -133,15 +133,15 @@ func (d *daemon) dispatch(ctx context.Context) error {
 		stages = []stage{announce, api, dispatcher.Run, exchange.run, operate}
 		where = append(where, "producer_api", "http://"+addr)
 	}
-	d.sayDispatching(ctx, answers, append(where, "redis", d.config.Redis.URL, "version", d.version))
+	d.logStart(ctx, answers, append(where, "redis", d.config.Redis.URL, "version", d.version))
 	started := time.Now()
 	err = runStages(ctx, append([]stage{d.reloadStage(), d.notify.run, d.examineStage(answers)}, stages...)...)
 	d.log.InfoContext(ctx, "stopped", append(d.totals(), "after", opsview.Human(time.Since(started)))...)
 	return err
 }
 
-// sayDispatching logs that the dispatcher works, or will as soon as Redis responds.
-func (d *daemon) sayDispatching(ctx context.Context, answers bool, where []any) {
+// logStart logs that the dispatcher works, or will as soon as Redis responds.
+func (d *daemon) logStart(ctx context.Context, answers bool, where []any) {
 	if answers {
 		d.log.InfoContext(ctx, "dispatcher lets jobs out", where...)
 	} else {

@@ -144,7 +144,7 @@ func (f *dispatching) newWorker(bucket string, settings checker) (closer, error)
 		timeout = s.Timeout
 		worker, err = httpworker.New(s)
 	case llm.Config: // its calls may take longer than a lease, which the heartbeat extends
-		worker, err = llm.New(s, f.known.of(bucket), f.metrics)
+		worker, err = llm.New(s, f.known.learnedOf(bucket), f.metrics)
 	case webhook.Config:
 		timeout = s.Timeout
 		worker, err = webhook.New(s)

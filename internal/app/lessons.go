@@ -21,8 +21,8 @@ type lessons struct {
 	byBucket map[string]*llm.Learned
 }
 
-// of returns the learned estimates of a bucket.
-func (l *lessons) of(bucket string) *llm.Learned {
+// learnedOf returns the learned estimates of a bucket.
+func (l *lessons) learnedOf(bucket string) *llm.Learned {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byBucket == nil {
@@ -99,7 +99,7 @@ func (x *lessonExchange) exchange(ctx context.Context) {
 	stored, err := x.from.Lessons(ctx, buckets...)
 	news := map[string]shaper.Lessons{}
 	for bucket, lessons := range stored {
-		learned := x.known.of(bucket)
+		learned := x.known.learnedOf(bucket)
 		learned.Adopt(lessons)
 		if n := learned.News(); len(n) > 0 && x.to != nil {
 			news[bucket] = n

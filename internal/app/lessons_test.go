@@ -90,12 +90,12 @@ func TestExchangeOfLessons(t *testing.T) {
 			must.Equal(t, kept.byBucket["model"]["m"].Answers, answers, "%s: what is stored is from answers", what)
 		}
 		knows("at first", 0)
-		delivers.known.of("model").Adopt(taught(20))
+		delivers.known.learnedOf("model").Adopt(taught(20))
 		<-time.After(12 * time.Second) // nor here
 		knows("within 10 s", 20)
 		config := llm.DefaultConfig(llm.Anthropic)
 		<-time.After(10 * time.Second) // nor here
-		if units, err := llm.Estimate(config, "", []byte(`{"model":"m","messages":[]}`), enqueues.known.of("model")); err != nil || units[shaper.UnitOutput] != 40 {
+		if units, err := llm.Estimate(config, "", []byte(`{"model":"m","messages":[]}`), enqueues.known.learnedOf("model")); err != nil || units[shaper.UnitOutput] != 40 {
 			t.Errorf("the other process estimates %s: %v", units, err)
 		}
 
@@ -108,7 +108,7 @@ func TestExchangeOfLessons(t *testing.T) {
 			t.Errorf("the log is\n%s", log.String())
 		}
 
-		delivers.known.of("model").Adopt(taught(30))
+		delivers.known.learnedOf("model").Adopt(taught(30))
 		stop()
 		for range 2 {
 			if err := <-ended; err != nil {
@@ -175,13 +175,13 @@ func TestExchangeOnlyOfLLMs(t *testing.T) {
 	if len(kept.asked) > 0 {
 		t.Errorf("asked of %v", kept.asked)
 	}
-	x.known.of("model").Adopt(taught(20))
+	x.known.learnedOf("model").Adopt(taught(20))
 	x.known.keep([]string{"model"})
-	if known := x.known.of("model"); len(known.News()) != 0 {
+	if known := x.known.learnedOf("model"); len(known.News()) != 0 {
 		t.Errorf("news %v", known.News())
 	}
 	x.known.keep(nil)
-	if x.known.of("model").Adopt(nil); len(x.known.of("model").News()) != 0 {
+	if x.known.learnedOf("model").Adopt(nil); len(x.known.learnedOf("model").News()) != 0 {
 		t.Error("a bucket that left is still known")
 	}
 }

@@ -106,7 +106,7 @@ func (s *llmRoutes) worker(bucket string, settings llm.Config) (routeWorker, err
 	if old, ok := s.open[bucket]; ok && reflect.DeepEqual(old.settings, settings) {
 		return old, nil
 	}
-	w, err := llm.New(settings, s.known.of(bucket), s.metrics)
+	w, err := llm.New(settings, s.known.learnedOf(bucket), s.metrics)
 	return routeWorker{w, settings}, err
 }
 

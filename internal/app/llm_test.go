@@ -66,7 +66,7 @@ func TestEstimate(t *testing.T) {
 			t.Errorf("%s %s with %v: %s, want %s", c.bucket, c.body, c.given, got, c.want)
 		}
 	}
-	if known := d.lessons.of("model"); d.lessons.of("model") != known || d.lessons.of("hook") == known {
+	if known := d.lessons.learnedOf("model"); d.lessons.learnedOf("model") != known || d.lessons.learnedOf("hook") == known {
 		t.Error("a bucket keeps no lessons, or shares them")
 	}
 }

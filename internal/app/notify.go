@@ -37,8 +37,8 @@ func newNotifier(environ []string, log *slog.Logger) *notifier {
 	return n
 }
 
-// tell sends a state. If systemd misses one, its timeouts find out, so the daemon goes on.
-func (n *notifier) tell(ctx context.Context, state string) {
+// send sends a state. If systemd misses one, its timeouts find out, so the daemon goes on.
+func (n *notifier) send(ctx context.Context, state string) {
 	if n == nil || n.socket == "" {
 		return
 	}
@@ -52,27 +52,27 @@ func (n *notifier) tell(ctx context.Context, state string) {
 		err = errors.Join(err, conn.Close())
 	}
 	if err != nil {
-		n.log.WarnContext(ctx, "systemd was not told", "state", state, "error", err)
+		n.log.WarnContext(ctx, "systemd was not notified", "state", state, "error", err)
 	}
 }
 
 // run reports that the daemon is ready, sends keep-alives, and reports that it stops when ctx ends. A keep-alive is about the process and not about
 // Redis: a restart does not bring Redis back.
 func (n *notifier) run(ctx context.Context) error {
-	n.tell(ctx, "READY=1")
+	n.send(ctx, "READY=1")
 	if n.every > 0 && n.socket != "" {
 		alive := time.NewTicker(n.every)
 		defer alive.Stop()
 		for ctx.Err() == nil {
 			select {
 			case <-alive.C:
-				n.tell(ctx, "WATCHDOG=1")
+				n.send(ctx, "WATCHDOG=1")
 			case <-ctx.Done():
 			}
 		}
 	}
 	<-ctx.Done()
-	n.tell(ctx, "STOPPING=1")
+	n.send(ctx, "STOPPING=1")
 	return nil
 }
 
@@ -82,6 +82,6 @@ func (n *notifier) reloading(ctx context.Context) (end func()) {
 	if n == nil || n.socket == "" || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
 		return func() {}
 	}
-	n.tell(ctx, fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/int64(time.Microsecond)))
-	return func() { n.tell(ctx, "READY=1") }
+	n.send(ctx, fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/int64(time.Microsecond)))
+	return func() { n.send(ctx, "READY=1") }
 }

@@ -23,7 +23,7 @@ func systemd(t *testing.T, name string) *net.UnixConn {
 	return conn
 }
 
-func heard(t *testing.T, conn *net.UnixConn) string {
+func readState(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
 	text := make([]byte, 1000)
 	n := must.Get(conn.Read(text))(t)
@@ -47,23 +47,23 @@ func TestNotify(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- n.run(ctx) }()
-		must.Equal(t, heard(t, conn), "READY=1", "first")
+		must.Equal(t, readState(t, conn), "READY=1", "first")
 		for range 3 {
-			must.Equal(t, heard(t, conn), "WATCHDOG=1", "heard")
+			must.Equal(t, readState(t, conn), "WATCHDOG=1", "heard")
 		}
 		cancel()
 		last := ""
 		for last != "STOPPING=1" {
-			last = heard(t, conn)
+			last = readState(t, conn)
 		}
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		go n.reloading(t.Context())()
-		if text := heard(t, conn); !strings.HasPrefix(text, "RELOADING=1\nMONOTONIC_USEC=") {
+		if text := readState(t, conn); !strings.HasPrefix(text, "RELOADING=1\nMONOTONIC_USEC=") {
 			t.Errorf("%q", text)
 		}
-		must.Equal(t, heard(t, conn), "READY=1", "heard")
+		must.Equal(t, readState(t, conn), "READY=1", "heard")
 	}
 }
 

@@ -134,7 +134,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	r.reloads.WithLabelValues(reloadApplied).Inc()
 	r.stale.Set(0)
 	r.refused.Store(nil)
-	r.tell(ctx, cfg)
+	r.logChanges(ctx, cfg)
 	r.inForce = cfg
 }
 
@@ -208,8 +208,8 @@ func (r *reloader) refuse(ctx context.Context, err error) {
 	}
 }
 
-// tell logs the changes that take effect now, and those that wait for a restart.
-func (r *reloader) tell(ctx context.Context, cfg *config.Config) {
+// logChanges logs the changes that take effect now, and those that wait for a restart.
+func (r *reloader) logChanges(ctx context.Context, cfg *config.Config) {
 	changed := slices.DeleteFunc(config.Changes(r.inForce, cfg), func(c config.Change) bool { return !r.follows(c) })
 	waiting := slices.DeleteFunc(config.Changes(r.started, cfg), r.follows)
 	r.log.InfoContext(ctx, "configuration reloaded", "file", cfg.File, "revision", cfg.Revision, "changed", cmp.Or(fewOf(keysOf(changed)), "-"))

@@ -33,12 +33,12 @@ func Of(program string) Build {
 		}
 	}
 	b.Commit, b.Date, b.Changed = settings["vcs.revision"], settings["vcs.time"], settings["vcs.modified"] == "true"
-	for _, told := range []struct {
+	for _, given := range []struct {
 		text string
 		to   *string
 	}{{version, &b.Version}, {commit, &b.Commit}, {date, &b.Date}} {
-		if told.text != "" {
-			*told.to = told.text
+		if given.text != "" {
+			*given.to = given.text
 		}
 	}
 	b.Commit = fmt.Sprintf("%.12s", b.Commit)

@@ -76,8 +76,8 @@ func report(w io.Writer, program string, err error) int {
 	var faults config.Faults
 	switch {
 	case errors.As(err, &faults):
-		told := fmt.Sprintf("the configuration has %s:\n  %s", opsview.Count(len(faults), "fault"), strings.ReplaceAll(faults.Error(), "\n", "\n  "))
-		text = strings.Replace(text, faults.Error(), told, 1)
+		list := fmt.Sprintf("the configuration has %s:\n  %s", opsview.Count(len(faults), "fault"), strings.ReplaceAll(faults.Error(), "\n", "\n  "))
+		text = strings.Replace(text, faults.Error(), list, 1)
 	case errors.Is(err, context.Canceled) && codeOf(err) == exitFailed:
 		text = "interrupted"
 	default:

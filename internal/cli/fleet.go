@@ -36,7 +36,7 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 		return err
 	}
 	return a.printList(len(v.Processes), "no process tells that it runs: start one with `dispatcher run`", v, func(w io.Writer) {
-		fmt.Fprintln(w, "PROGRAM\tHOST\tREVISION\tBUCKETS\tBUSY\tLATE\tSINCE\tLAST HEARD\tVERSION")
+		fmt.Fprintln(w, "PROGRAM\tHOST\tREVISION\tBUCKETS\tBUSY\tLATE\tSINCE\tHEARTBEAT\tVERSION")
 		for i := range v.Processes {
 			p := &v.Processes[i]
 			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s ago\t%s\n", p.Name, p.Host, p.Revision, p.Buckets, p.Busy, latenessText(p),

@@ -63,14 +63,14 @@ secrets: remove it afterwards, or make it on the way.`,
 
 // flowImport sends the lines of a file in parts.
 type flowImport struct {
-	app    *invocation
-	api    *api
-	bucket string
-	lines  *bufio.Reader
-	before int // lines of the parts before
-	put    httpapi.FlowsPut
-	held   []byte // a line that did not fit into the previous part
-	told   time.Time
+	app     *invocation
+	api     *api
+	bucket  string
+	lines   *bufio.Reader
+	before  int // lines of the parts before
+	put     httpapi.FlowsPut
+	held    []byte // a line that did not fit into the previous part
+	printed time.Time
 }
 
 func (i *flowImport) run(ctx context.Context) error {
@@ -92,8 +92,8 @@ func (i *flowImport) run(ctx context.Context) error {
 			}
 		}
 		i.before += n
-		if isTerminal(i.app.err) && time.Since(i.told) >= time.Second {
-			i.told = time.Now()
+		if isTerminal(i.app.err) && time.Since(i.printed) >= time.Second {
+			i.printed = time.Now()
 			i.app.note("%s set so far", opsview.Count(i.put.Flows, "flow"))
 		}
 	}

@@ -159,7 +159,7 @@ type importer struct {
 	sum     importSum
 	size    int64 // of the file
 	began   time.Time
-	told    time.Time
+	printed time.Time
 }
 
 func (i *importer) run(ctx context.Context) error {
@@ -239,10 +239,10 @@ func (i *importer) reject(job sourceJob, reason string) {
 
 // progress shows the progress of the import, about every second.
 func (i *importer) progress() {
-	if !isTerminal(i.app.err) || time.Since(i.told) < time.Second {
+	if !isTerminal(i.app.err) || time.Since(i.printed) < time.Second {
 		return
 	}
-	i.told = time.Now()
+	i.printed = time.Now()
 	if i.size == 0 {
 		i.app.note("%s", i.sum)
 		return

@@ -35,13 +35,13 @@ func onPart[N httpapi.PartName, V any, P viewOf[V], In any](p *parts[N, V, P], o
 			case say == nil:
 				return p.printOne(P(view))
 			}
-			return p.told(view, say(opsview.Outcome{Changed: P(view).Alike().Changed}, quoted(args[1])))
+			return p.printChange(view, say(opsview.Outcome{Changed: P(view).Alike().Changed}, quoted(args[1])))
 		})
 	}
 }
 
-// told prints the result of a change, or as JSON the changed flow or group.
-func (p *parts[N, V, P]) told(view P, said string) error {
+// printChange prints the result of a change, or as JSON the changed flow or group.
+func (p *parts[N, V, P]) printChange(view P, said string) error {
 	if p.json {
 		return p.printOne(view)
 	}
@@ -140,7 +140,7 @@ first, as far as there is room. To enable a $ that is not disabled is harmless.`
 						strings.ReplaceAll(said, "\n", "; "), p.kind, p.program, args[0])
 				}
 			}
-			return p.told(&v.Flow, said)
+			return p.printChange(&v.Flow, said)
 		})
 	}
 	cmd.Flags().BoolVar(&redrive, "redrive", false, "put the jobs back that became dead letters because it was disabled")

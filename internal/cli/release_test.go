@@ -16,7 +16,7 @@ import (
 func heldText(until time.Time, breaker int) string {
 	micros := until.UnixMicro()
 	return stored.Downstream{Till: micros, RateCount: 5000, RatePer: 1_000_000_000, Breaker: int64(breaker), Failures: 12, Cut: 1, Since: 1, Grown: 1, Opened: 1,
-		First: micros, OpenFor: 1, Heard: micros, Reason: "http_429"}.String()
+		First: micros, OpenFor: 1, ChangedAt: micros, Reason: "http_429"}.String()
 }
 
 // What an answer has changed is shown until it is released.

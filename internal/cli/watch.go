@@ -71,7 +71,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 	var judged time.Time
 	for {
 		err := c.seconds(ctx, name, func(second *fleet.Second) error {
-			isEmpty := second.Telling < second.Processes && len(second.Buckets) == 0
+			isEmpty := second.Reporting < second.Processes && len(second.Buckets) == 0
 			if !isEmpty {
 				shown()
 			}
@@ -80,7 +80,7 @@ func (a *invocation) watch(ctx context.Context, c *api, lasts time.Duration, buc
 			}
 			if isEmpty {
 				if !waits {
-					a.note("waiting until all processes tell each second: up to 6 s")
+					a.note("waiting until all processes report each second: up to 6 s")
 				}
 				waits = true
 				return nil
@@ -163,8 +163,8 @@ func secondPicture(bins []fleet.BinCounts, of func(fleet.Counts) int64) string {
 	return "|" + picture(numbers, 0) + "|"
 }
 
-// seconds calls tell with each second of the stream until it ends, or tell returns an error.
-func (c *api) seconds(ctx context.Context, bucket string, tell func(*fleet.Second) error) error {
+// seconds calls handle with each second of the stream until it ends, or handle returns an error.
+func (c *api) seconds(ctx context.Context, bucket string, handle func(*fleet.Second) error) error {
 	target := "/v1/stream"
 	if bucket != "" {
 		target += "?bucket=" + url.QueryEscape(bucket)
@@ -200,7 +200,7 @@ func (c *api) seconds(ctx context.Context, bucket string, tell func(*fleet.Secon
 		if err := json.Unmarshal([]byte(data), &second); err != nil {
 			return fail(exitUnreachable, "%s tells something that is no second: %w", c.server, err)
 		}
-		if err := tell(&second); err != nil {
+		if err := handle(&second); err != nil {
 			return err
 		}
 	}

@@ -19,8 +19,8 @@ func TestWatchForCountsFromTheFirstLine(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, second := range []string{
-			`{"at":"2026-11-28T21:00:00Z","processes":1,"telling":0}`,
-			`{"at":"2026-11-28T21:00:01Z","processes":1,"telling":1,"buckets":{"b":{"arrived":7,"departed":5}}}`,
+			`{"at":"2026-11-28T21:00:00Z","processes":1,"reporting":0}`,
+			`{"at":"2026-11-28T21:00:01Z","processes":1,"reporting":1,"buckets":{"b":{"arrived":7,"departed":5}}}`,
 		} {
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", second); err != nil {
 				t.Error(err)
@@ -31,7 +31,7 @@ func TestWatchForCountsFromTheFirstLine(t *testing.T) {
 	}))
 	defer server.Close()
 	r := runArgs(t.Context(), nil, "", "dispatcher", "watch", "b", "--for", "1ns", "--server", server.URL)
-	r.want(t, 0, "waiting until all processes tell each second")
+	r.want(t, 0, "waiting until all processes report each second")
 	if !strings.Contains(r.out, "21:00:01  b") || !strings.Contains(r.out, "in     7") {
 		t.Errorf("it shows %q", r.out)
 	}

@@ -58,7 +58,7 @@ type Redis struct {
 	Files RedisFiles `setting:"-"`
 }
 
-// Address returns the address for other programs: for the embedded store, that of the running dispatcher. It reveals a password of the URL.
+// Address returns the address for other programs: for the embedded store, the address of the running dispatcher. It reveals a password of the URL.
 func (r Redis) Address() string {
 	if r.URL.Embedded() {
 		return "redis://" + r.EmbeddedListen
@@ -96,7 +96,7 @@ type Producer struct {
 	IdleTimeout      time.Duration `setting:"idle_timeout"`       // how long a connection without a request is kept
 	StoreTimeout     time.Duration `setting:"store_timeout"`      // how long a request waits for Redis
 	TrustedProxies   Networks      `setting:"trusted_proxies"`    // proxies whose header names the client's address
-	ForwardedHeader  string        `setting:"forwarded_header"`   // the header in which they report it: x-forwarded-for, forwarded
+	ForwardedHeader  string        `setting:"forwarded_header"`   // the header with the client address: x-forwarded-for, forwarded
 	IPv6Prefix       int           `setting:"ipv6_prefix"`        // bits of an IPv6 address that are one client
 	RateLimitHeaders string        `setting:"rate_limit_headers"` // headers that report limits to clients: both, standard, legacy
 	BodyMemory       int64         `setting:"body_memory,bytes"`  // bytes of the bodies of all requests together

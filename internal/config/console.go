@@ -20,7 +20,7 @@ type Console struct {
 	Payloads       string   `setting:"payloads"`        // show, or hide from keys that only read
 	PublicURL      string   `setting:"public_url"`      // the address by which browsers reach the console, if a proxy rewrites Host
 	TrustedProxies Networks `setting:"trusted_proxies"` // proxies whose headers name the client's address and its user
-	UserHeader     string   `setting:"user_header"`     // the header in which they name the user
+	UserHeader     string   `setting:"user_header"`     // the header with the user's name
 	UserKey        string   `setting:"user_key"`        // the name of the key whose rights that user has
 }
 

@@ -82,7 +82,7 @@ func (s *settings) printed(from sources) []printed {
 	var list []printed
 	leaves(setting.Keys(reflect.TypeFor[settings]()), reflect.ValueOf(s).Elem(), place{}, "", from.has, func(key leaf) {
 		list = append(list, printed{
-			Setting: Setting{Key: key.shown, Value: key.literal(), Source: from.of(key.place)},
+			Setting: Setting{Key: key.shown, Value: key.literal(), Source: from.sourceOf(key.place)},
 			path:    key.path, header: key.header, table: key.table, name: key.name, mark: markOf(key.value.Interface()),
 		})
 	})
@@ -97,9 +97,9 @@ type sources struct {
 }
 
 // has reports whether the file or a variable sets a key.
-func (s *sources) has(p place) bool { return s.of(p) != sourceDefault }
+func (s *sources) has(p place) bool { return s.sourceOf(p) != sourceDefault }
 
-func (s *sources) of(p place) string {
+func (s *sources) sourceOf(p place) string {
 	if name, ok := s.variables[p.path]; ok {
 		return "env " + name
 	}

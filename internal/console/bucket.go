@@ -70,7 +70,7 @@ func bucketPage(v *visit) {
 	v.render(http.StatusOK, "bucket", name.Bucket, &page)
 }
 
-// hoursOf sums up the points of a history by hour, the latest first, without hours in which nothing was counted.
+// hoursOf sums up the points of a history by hour, the latest first, without hours that have no counts.
 func hoursOf(points []fleet.Point) (hours []hour) {
 	for i := len(points) - 1; i >= 0; i-- {
 		p := points[i]

@@ -73,7 +73,7 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	if err := tell(judge(opts, seen), seen.result, opts, stdout); err != nil {
+	if err := writeReport(newReport(opts, seen), seen.result, opts, stdout); err != nil {
 		return err
 	}
 	if !opts.Stay || ctx.Err() != nil {
@@ -89,8 +89,8 @@ func Run(ctx context.Context, opts Options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// tell writes the report, and returns an error if the promise was broken.
-func tell(r report, result checker.Result, opts Options, stdout io.Writer) (err error) {
+// writeReport writes the report, and returns an error if the promise was broken.
+func writeReport(r report, result checker.Result, opts Options, stdout io.Writer) (err error) {
 	if opts.JSON {
 		err = r.writeJSON(stdout)
 	} else {

@@ -174,7 +174,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := judge(DefaultOptions(), test.seen)
+			r := newReport(DefaultOptions(), test.seen)
 			if got := strings.Join(r.Broken, "; "); r.Kept != (test.broken == "") || !strings.Contains(got, test.broken) {
 				t.Errorf("kept = %t, broken = %q; want %q", r.Kept, got, test.broken)
 			}

@@ -52,9 +52,9 @@ type report struct {
 	stays bool // it goes on after the report
 }
 
-// judge reports whether the promise was kept. In 1 s the receiver may see as many as there are slots in 1 s and the spread of lateness: rate × (1 s +
+// newReport reports whether the promise was kept. In 1 s the receiver may see as many as there are slots in 1 s and the spread of lateness: rate × (1 s +
 // spread) + 1.
-func judge(opts Options, s seen) report {
+func newReport(opts Options, s seen) report {
 	r := report{
 		Rate: opts.Rate, Seconds: opts.Seconds, Factor: opts.Factor, Capacity: newBucket(opts).Capacity,
 		Callers: len(callers), Dispatchers: dispatchers,

@@ -16,7 +16,7 @@ import (
 
 const (
 	clockSamples   = 5
-	skewToTell     = time.Second
+	reportedSkew   = time.Second
 	latencySamples = 100
 	latencyBudget  = 10 * time.Second
 	latencyToWarn  = 50 * time.Millisecond // 4 of these are the longest horizon
@@ -39,7 +39,7 @@ func ExamineClock(ctx context.Context, client redis.UniversalClient) Check {
 		}
 	}
 	text := fmt.Sprintf("the clock of Redis minus that of this machine is between %s and %s", opsview.Human(low), opsview.Human(high))
-	if low > skewToTell || high < -skewToTell {
+	if low > reportedSkew || high < -reportedSkew {
 		return Warn(name, "run NTP on both machines", "%s: the pace and the timestamps of signatures go by Redis, so receivers refuse signatures "+
 			"if the clock of Redis is wrong; a not_before and the times shown here are off by that", text)
 	}

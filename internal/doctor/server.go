@@ -49,8 +49,8 @@ func (s *server) set(settings string) string {
 	return "CONFIG SET " + settings + ", and the same in redis.conf"
 }
 
-// notTold returns the finding for a field that INFO lacks.
-func (s *server) notTold(name, field string) Check {
+// missingField returns the finding for a field that INFO lacks.
+func (s *server) missingField(name, field string) Check {
 	if s.infoErr != nil {
 		return unknown(name, "INFO is refused: %s", opsview.Line(s.infoErr.Error(), 120))
 	}
@@ -67,7 +67,7 @@ func (s *server) version() Check {
 	}
 	version := s.info["redis_version"]
 	if version == "" {
-		return s.notTold(name, "redis_version")
+		return s.missingField(name, "redis_version")
 	}
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 7 {
@@ -86,7 +86,7 @@ func (s *server) mode() Check {
 	case s.info["loading"] == "1":
 		return Warn(name, "wait until it is done", "it loads its data, and refuses commands until then")
 	case s.info["role"] == "":
-		return s.notTold(name, "role")
+		return s.missingField(name, "role")
 	}
 	if s.followed {
 		return OK(name, "a master of a cluster, which takes writes")
@@ -98,7 +98,7 @@ func (s *server) persistence() Check {
 	const name = "persistence"
 	switch {
 	case s.info["aof_enabled"] == "":
-		return s.notTold(name, "aof_enabled")
+		return s.missingField(name, "aof_enabled")
 	case s.info["aof_enabled"] == "0":
 		return Bad(name, s.set("appendonly yes"),
 			"appendonly is no: jobs that were admitted are lost when Redis restarts; snapshots alone do not help")
@@ -118,7 +118,7 @@ func (s *server) eviction() Check {
 	const name = "eviction"
 	switch policy := s.info["maxmemory_policy"]; {
 	case policy == "":
-		return s.notTold(name, "maxmemory_policy")
+		return s.missingField(name, "maxmemory_policy")
 	case policy == "noeviction":
 		return OK(name, "maxmemory-policy is noeviction")
 	case strings.HasPrefix(policy, "volatile-"): // jobs, dead letters and settings have no expiry
@@ -136,7 +136,7 @@ func (s *server) memory() Check {
 	most, err2 := strconv.ParseFloat(s.info["maxmemory"], 64)
 	switch {
 	case err1 != nil || err2 != nil:
-		return s.notTold(name, "used_memory and maxmemory")
+		return s.missingField(name, "used_memory and maxmemory")
 	case most == 0:
 		return Warn(name, s.set("maxmemory <bytes>")+", with the memory that the machine can spare",
 			"%s in use, and maxmemory is not set: instead of refusing jobs, a full Redis may be killed", size(used))
@@ -155,7 +155,7 @@ func (s *server) replicas() Check {
 	n, err := strconv.Atoi(s.info["connected_slaves"])
 	switch {
 	case err != nil:
-		return s.notTold(name, "connected_slaves")
+		return s.missingField(name, "connected_slaves")
 	case n == 0 && s.followed:
 		return Warn(name, "give it one: CLUSTER REPLICATE", "none: when it dies, no replica takes its buckets over")
 	case n == 0:

@@ -121,7 +121,7 @@ func authenticate(ring apikey.Ring, w http.ResponseWriter, r *http.Request) (*ap
 	return nil, newFault(codeUnauthorized, "this server does not know the API key: %s, or add it to [[keys]]", how)
 }
 
-// keyHeaders are the headers in which an API client sends its key.
+// keyHeaders are the headers that API clients use for their key.
 var keyHeaders = []string{"Tundish-Key", "Authorization", "X-Api-Key", "Api-Key"}
 
 // authenticateClient returns the key of a proxy client. It reads the key from Tundish-Key, or from any header in which an unchanged API client sends the

@@ -74,9 +74,9 @@ func (o *ops) patient(r *http.Request) (context.Context, context.CancelFunc) {
 // outcomeOf is the outcome of a change that reports whether there was something to change.
 func outcomeOf(was bool, err error) (opsview.Outcome, error) { return opsview.OutcomeOf(was), err }
 
-// partial returns the problem of a change that failed half way. tell adds what was done.
-func (o *ops) partial(r *http.Request, err error, tell func(p *problem)) error {
+// partial returns the problem of a change that failed half way. addDone adds what was done.
+func (o *ops) partial(r *http.Request, err error, addDone func(p *problem)) error {
 	p := o.fault(r, err).problem(r)
-	tell(p)
+	addDone(p)
 	return p
 }

@@ -141,7 +141,7 @@ func limitFault(r *http.Request, store *storeFaults, err error) *fault {
 	if errors.Is(err, admission.ErrUnknownLimit) {
 		return newFault(codeUnknownLimit, "limit %q is not configured", r.PathValue("limit"))
 	}
-	return store.of(r, err)
+	return store.faultOf(r, err)
 }
 
 // question is the question of a check. A later source overwrites an earlier

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// timeoutHeaders are the headers in which official API clients send their timeout, in seconds: the first is sent by the clients for Node, the second by
+// timeoutHeaders are the headers that official API clients use for their timeout, in seconds: the first is sent by the clients for Node, the second by
 // the clients for Python.
 var timeoutHeaders = []string{"X-Stainless-Timeout", "X-Stainless-Read-Timeout"}
 

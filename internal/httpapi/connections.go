@@ -15,7 +15,7 @@ const spareConnections = 64
 // none is idle. A connection is active while its request counts against the bound of requests. It is idle before and after, also during the response to
 // a probe or a refused request. So a client that doesn't read its response can't block others.
 //
-//	Accept ──► idle ◄──► active      as bounds.place tells
+//	Accept ──► idle ◄──► active      see bounds.place
 //	             └─────────┴──► Close
 type connections struct {
 	net.Listener

@@ -17,7 +17,7 @@ func (o *ops) listDead(r *http.Request, in *DeadQuery) (*opsview.DeadPage, error
 	}
 	var page operator.DeadPage
 	var err error
-	if dead := in.of(o.buckets.Bucket(in.Bucket)).Dead(); in.Offset != nil {
+	if dead := in.trimPayloads(o.buckets.Bucket(in.Bucket)).Dead(); in.Offset != nil {
 		page.Letters, err = dead.List(r.Context(), *in.Offset, in.limit())
 		page.Looked = len(page.Letters)
 	} else {
@@ -39,7 +39,7 @@ func (o *ops) showDeadReasons(r *http.Request, in *DeadReasonsQuery) (*DeadReaso
 	return &DeadReasons{Reasons: append([]operator.DeadReason{}, sum.Reasons...), Looked: sum.Looked, Next: sum.Next}, nil
 }
 
-// validate reports fields that exclude each other. limit is that of a redrive of all; 0 is none.
+// validate reports fields that exclude each other. limit is the limit of a redrive of all; 0 is none.
 func (c *DeadChoice) validate(limit int) error {
 	field, reason := "", ""
 	filtered := c.Filter != (operator.DeadFilter{})

@@ -1,5 +1,5 @@
 // Package httpapi serves the HTTP APIs. The producer's API enqueues jobs and checks limits. The operator's API shows and changes buckets, flows, groups,
-// pools, jobs and dead letters: on a port of its own, on that of a producer, or as a [Local] in the process of a command.
+// pools, jobs and dead letters: on a port of its own, on the port of a producer, or as a [Local] in the process of a command.
 //
 // A request passes, in order:
 //

@@ -77,7 +77,7 @@ func newHandler(routes []route, elsewhere map[string][]route, a *access, b *boun
 	return &Handler{Handler: observe(log, lastUnlessPlaced(limitUnread(a.guard(cutProxied(cutOriginal(orProblem(mux, others))))))), draining: draining, access: a, connections: b.places}
 }
 
-// noHandler is the handler of routes of which only the pattern counts.
+// noHandler is the handler of routes that need only a pattern.
 func noHandler(http.ResponseWriter, *http.Request) {}
 
 // orProblem serves the routes of mux, and turns its 404, its 405 and its redirects into problems. For a path that only another program serves, the

@@ -39,7 +39,7 @@ func (p *producer) fault(r *http.Request, err error) *fault {
 	if errors.Is(err, shaper.ErrUnknownBucket) {
 		return newFault(codeUnknownBucket, "bucket %q is not configured", r.PathValue("bucket"))
 	}
-	return p.store.of(r, err)
+	return p.store.faultOf(r, err)
 }
 
 func (o *ops) oneJob() oneJob {
@@ -75,8 +75,8 @@ func (j oneJob) faultOf(r *http.Request, err error) *fault {
 	return j.fault(r, err)
 }
 
-// look reads a job. Its bucket may have been removed from the configuration.
-func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
+// readJob reads a job. Its bucket may have been removed from the configuration.
+func (j oneJob) readJob(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
 	if !shaper.ValidID(in.ID) {
 		return shaper.JobInfo{}, shaper.ErrNotFound
 	}
@@ -85,7 +85,7 @@ func (j oneJob) look(ctx context.Context, in *JobName) (shaper.JobInfo, error) {
 
 // show returns a job, with its headers for keys with the role read.
 func (j oneJob) show(r *http.Request, in *JobName) (*opsview.Job, error) {
-	info, err := j.look(r.Context(), in)
+	info, err := j.readJob(r.Context(), in)
 	key := keyOf(r)
 	if err == nil && info.State == shaper.StateDone {
 		j.addEnd(r, &info)
@@ -114,7 +114,7 @@ func (j oneJob) addEnd(r *http.Request, info *shaper.JobInfo) {
 
 // attempts returns the outcomes of a job's last attempts.
 func (j oneJob) attempts(r *http.Request, in *JobName) (*AttemptList, error) {
-	info, err := j.look(r.Context(), in)
+	info, err := j.readJob(r.Context(), in)
 	if err == nil && info.State == shaper.StateDone {
 		j.addEnd(r, &info)
 	}
@@ -127,7 +127,7 @@ func (j oneJob) drop(r *http.Request, in *JobName) (*opsview.Job, error) {
 		return nil, err
 	}
 	if isRecorded(r) {
-		if info, err := j.look(r.Context(), in); err == nil && info.State == shaper.StateCancelled {
+		if info, err := j.readJob(r.Context(), in); err == nil && info.State == shaper.StateCancelled {
 			foundNothing(r)
 			return &opsview.Job{ID: in.ID, Bucket: in.Bucket, State: info.State}, nil
 		}

@@ -133,7 +133,7 @@ func (l limitOps) override(r *http.Request, name string, c limitChange) (*LimitV
 		err = c.buckets(ctx, name)
 	}
 	if err != nil {
-		f := l.store.of(r, err)
+		f := l.store.faultOf(r, err)
 		f.Detail = fmt.Sprintf("limit %q is changed at the check, and perhaps not in all the buckets that name it; "+
 			"send the same request again, which is safe", name)
 		return nil, f

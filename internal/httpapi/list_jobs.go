@@ -12,8 +12,8 @@ import (
 
 const jobsAtOnce = 100 // jobs or dead letters on a page without a limit
 
-// of is the bucket whose jobs are listed.
-func (p *Page) of(bucket operator.Bucket) operator.Bucket {
+// trimPayloads returns the bucket without the payloads of its jobs, unless the page has them.
+func (p *Page) trimPayloads(bucket operator.Bucket) operator.Bucket {
 	if p.Payload {
 		return bucket
 	}
@@ -51,7 +51,7 @@ func (q *JobQuery) Asked() string {
 // listJobs returns one page of jobs that wait or are in flight, and the cursor of the next.
 func (o *ops) listJobs(r *http.Request, in *JobQuery) (*opsview.JobPage, error) {
 	filter := operator.JobFilter{State: in.State, Flow: in.Flow, Group: in.Group, Since: in.Since, Until: in.Until}
-	page, err := in.of(o.buckets.Bucket(in.Bucket)).Find(r.Context(), filter, in.Cursor, in.limit())
+	page, err := in.trimPayloads(o.buckets.Bucket(in.Bucket)).Find(r.Context(), filter, in.Cursor, in.limit())
 	answer := &opsview.JobPage{Jobs: make([]*opsview.Job, len(page.Jobs)), Looked: page.Looked, Next: page.Next}
 	for i := range page.Jobs {
 		view := opsview.JobOf(&page.Jobs[i])

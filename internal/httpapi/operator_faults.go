@@ -35,7 +35,7 @@ func (o *ops) fault(r *http.Request, err error) *fault {
 	case errors.Is(err, operator.ErrGroupNeeded):
 		return invalid([]*shaper.FieldError{{Field: "group", Reason: "is missing: flows of this bucket are in groups, so name the flow's as &group="}})
 	}
-	f := o.store.of(r, err)
+	f := o.store.faultOf(r, err)
 	if mayHaveRun(err) && r.Method != http.MethodGet {
 		what := fmt.Sprintf("bucket %q", bucket)
 		switch {
@@ -73,7 +73,7 @@ func conflictFault(r *http.Request, conflict *operator.ScheduleConflictError) *f
 	return newFault(codeScheduleConflict, "%s", conflict)
 }
 
-// isForeign reports whether a bucket is outside of those of the caller's key.
+// isForeign reports whether the caller's key has no access to a bucket.
 func isForeign(r *http.Request, bucket string) bool {
 	key := keyOf(r)
 	return key != nil && !key.MayUse(bucket)

@@ -232,7 +232,7 @@ func TestReleaseByAPI(t *testing.T) {
 	ops.do("POST", "/v1/buckets/flowing/resume", "").want(200, "")
 	ops.do("POST", "/v1/buckets/pooled/resume", "").want(200, "")
 	until := time.Now().Add(time.Hour).UnixMicro()
-	text := stored.Downstream{Till: until, RateCount: 5000, RatePer: 1_000_000_000, Breaker: 1, Failures: 12, Opened: 1, First: until, OpenFor: 1, Heard: until, Reason: "timeout"}.String()
+	text := stored.Downstream{Till: until, RateCount: 5000, RatePer: 1_000_000_000, Breaker: 1, Failures: 12, Opened: 1, First: until, OpenFor: 1, ChangedAt: until, Reason: "timeout"}.String()
 	holding := stored.Waiting(1)
 	holding.Downstream = text
 	pipe := connect(t, store.URL()).Pipeline()

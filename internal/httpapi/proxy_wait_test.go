@@ -67,14 +67,14 @@ func TestProxyRefusesAtOnce(t *testing.T) {
 	p.do("GET", "/v1/proxy/api/x", "").want(200, "")
 	set(stored.Key("api", "settings"), "quotas", "2 3600000000;")
 	p.do("GET", "/v1/proxy/gone/x", "").want(502, "no-answer")
-	set(stored.Key("gone", "pace"), "down", stored.Downstream{RateCount: 1, RatePer: 1_000_000_000, Cut: now.UnixMicro(), Heard: now.UnixMicro(), Reason: "status-429"}.String())
+	set(stored.Key("gone", "pace"), "down", stored.Downstream{RateCount: 1, RatePer: 1_000_000_000, Cut: now.UnixMicro(), ChangedAt: now.UnixMicro(), Reason: "status-429"}.String())
 	// The one after this has to wait. If this one wakes too late for its slot, it gives that back and waits for the next one.
 	if a := p.do("GET", "/v1/proxy/gone/x", ""); a.status == http.StatusGatewayTimeout {
 		a.want(504, "not-in-time")
 	} else {
 		a.want(502, "no-answer")
 	}
-	set(stored.PoolKey("vendor", "pace"), "down", stored.Downstream{Till: now.Add(1000 * time.Second).UnixMicro(), Heard: now.UnixMicro(), Reason: "status-429"}.String())
+	set(stored.PoolKey("vendor", "pace"), "down", stored.Downstream{Till: now.Add(1000 * time.Second).UnixMicro(), ChangedAt: now.UnixMicro(), Reason: "status-429"}.String())
 	p.called()
 	// The time out is 30 s, and 4 s of gone. A quota of an hour counts 11 s more.
 	for bucket, most := range map[string]int{"api": 3611 - 30, "gone": 1000 - 4, "pooled": 1000 - 30} {

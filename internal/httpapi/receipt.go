@@ -65,7 +65,7 @@ func (p *producer) tellReceipt(w http.ResponseWriter, r *http.Request, receipt *
 // unknownOutcome returns the problem for jobs that may or may not be enqueued. A repeat with the same ids enqueues no job twice, so the problem lists
 // the ids that were generated here.
 func (p *producer) unknownOutcome(r *http.Request, receipts []shaper.Receipt, err error) *problem {
-	f := p.store.of(r, err)
+	f := p.store.faultOf(r, err)
 	switch failure := redisconn.FailureOf(err); {
 	case mayHaveRun(err):
 		f.Detail = "Redis is not reachable or too slow, and jobs may be in or not: retry under the same ids, and none is doubled"

@@ -25,8 +25,8 @@ type recorder struct {
 	address func(r *http.Request) string
 	log     *slog.Logger
 
-	// tell notifies hooks that an operation has changed something of a bucket.
-	tell func(r *http.Request, bucket, operation string) error
+	// notify notifies hooks that an operation has changed something of a bucket.
+	notify func(r *http.Request, bucket, operation string) error
 
 	// knows returns an error for a bucket that does not exist, which has no list of records.
 	knows func(ctx context.Context, bucket string) error
@@ -41,7 +41,7 @@ func newRecorder(o *ops, records *audit.Log, author string, address func(r *http
 	if records == nil {
 		return nil
 	}
-	rec := &recorder{records: records, author: author, address: address, log: log, tell: func(*http.Request, string, string) error { return nil }}
+	rec := &recorder{records: records, author: author, address: address, log: log, notify: func(*http.Request, string, string) error { return nil }}
 	rec.knows = func(context.Context, string) error { return shaper.ErrUnknownBucket }
 	if o != nil {
 		rec.knows = func(ctx context.Context, bucket string) error {
@@ -50,7 +50,7 @@ func newRecorder(o *ops, records *audit.Log, author string, address func(r *http
 			}
 			return o.knows(ctx, bucket)
 		}
-		rec.tell = func(r *http.Request, bucket, operation string) error {
+		rec.notify = func(r *http.Request, bucket, operation string) error {
 			if bucket == "" {
 				return nil
 			}
@@ -147,16 +147,16 @@ func recorded[In, Out any](of func(r *http.Request, err error) *fault, d *Descri
 	out, err = do(r.WithContext(context.WithValue(r.Context(), recordKey{}, record)), in)
 	if err != nil {
 		err = asFault(r, err, of)
-		judge(record, err)
+		recordRefusal(record, err)
 	} else {
-		took(record, out)
+		recordOutcome(record, out)
 	}
 	if failed := rec.records.End(r.Context(), record); failed != nil {
 		rec.log.WarnContext(r.Context(), "an operation has ended, and its record says only that it has begun", "operation", record.Operation, "record", record.ID, "error", failed)
 	}
 	if record.Outcome == audit.Done {
-		if failed := rec.tell(r, record.Object["bucket"], record.Operation); failed != nil {
-			rec.log.WarnContext(r.Context(), "hooks are not told of an operation", "operation", record.Operation, "record", record.ID, "error", failed)
+		if failed := rec.notify(r, record.Object["bucket"], record.Operation); failed != nil {
+			rec.log.WarnContext(r.Context(), "hooks were not notified of an operation", "operation", record.Operation, "record", record.ID, "error", failed)
 		}
 	}
 	return out, err
@@ -171,8 +171,8 @@ func asFault(r *http.Request, err error, of func(r *http.Request, err error) *fa
 	return of(r, err)
 }
 
-// judge records why an operation was not carried out.
-func judge(record *audit.Record, err error) {
+// recordRefusal records why an operation was not carried out.
+func recordRefusal(record *audit.Record, err error) {
 	status := http.StatusInternalServerError
 	switch err := err.(type) { //nolint:errorlint // see asFault
 	case *fault:
@@ -187,8 +187,8 @@ func judge(record *audit.Record, err error) {
 	}
 }
 
-// took records the result of an operation.
-func took(record *audit.Record, out any) {
+// recordOutcome records the result of an operation.
+func recordOutcome(record *audit.Record, out any) {
 	if record.Outcome != audit.Nothing { // see foundNothing
 		record.Outcome = audit.Done
 	}

@@ -22,9 +22,9 @@ func newStoreFaults(log *slog.Logger) *storeFaults {
 	return &storeFaults{log: log, sometimes: rate.Sometimes{First: 1, Interval: 10 * time.Second}}
 }
 
-// of returns a 503 that names the failure of Redis, or a 500 for an error of this program. The fault does not have the error's text, which may be
+// faultOf returns a 503 that names the failure of Redis, or a 500 for an error of this program. The fault does not have the error's text, which may be
 // confidential.
-func (s *storeFaults) of(r *http.Request, err error) *fault {
+func (s *storeFaults) faultOf(r *http.Request, err error) *fault {
 	if kept, ok := r.Context().Value(causeKey{}).(*error); ok {
 		*kept = err
 	}

@@ -34,7 +34,7 @@ type Timetable struct {
 	Fires     []ScheduleFire `json:"fires"`
 }
 
-// OpenStretch is a time in which a bucket is closed, or open at one rate.
+// OpenStretch is a period when a bucket is closed, or open at one rate.
 type OpenStretch struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`

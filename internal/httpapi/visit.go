@@ -161,6 +161,6 @@ func (v *visit) giveUp(err error) {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		newFault(codeNotInTime, "the request waited for %s in bucket %q and was not sent to the API", v.timeout, v.API.Bucket).write(v.w, v.r)
 	default:
-		v.store.of(v.r, err).write(v.w, v.r)
+		v.store.faultOf(v.r, err).write(v.w, v.r)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // A background response starts as queued, without usage. GET …/responses/{id} returns its state: after its call time it is done, with its usage.
 
 // queue responds to a call that goes on in the background.
-func (p *Provider) queue(w http.ResponseWriter, c *Call) { p.tell(w, c, "queued") }
+func (p *Provider) queue(w http.ResponseWriter, c *Call) { p.writePending(w, c, "queued") }
 
 // responseOf returns the id of the response that a request polls.
 func responseOf(r *http.Request) (id string, ok bool) {
@@ -31,14 +31,14 @@ func (p *Provider) poll(w http.ResponseWriter, name string) {
 	case c == nil:
 		p.refuse(w, http.StatusNotFound, "invalid_request_error", "not_found", "no response with the id resp_"+name)
 	case time.Since(c.At) < p.settings.CallTime:
-		p.tell(w, c, "in_progress")
+		p.writePending(w, c, "in_progress")
 	default:
 		p.write(w, c)
 	}
 }
 
-// tell writes a response that is not done.
-func (p *Provider) tell(w http.ResponseWriter, c *Call, status string) {
+// writePending writes a response that is not done.
+func (p *Provider) writePending(w http.ResponseWriter, c *Call, status string) {
 	body := response(c, "", status)
 	body["usage"], body["output"], body["background"] = nil, []object{}, true
 	w.Header().Set("Content-Type", "application/json")

@@ -125,7 +125,7 @@ func (p *Provider) admit(id string, r request, header http.Header) (*Call, func(
 	c.Status, c.Charges = http.StatusOK, charges
 	for _, m := range p.meters {
 		m.charges = append(m.charges, charges...)
-		p.settings.API.tell(header, m, c.At)
+		p.settings.API.setLimitHeaders(header, m, c.At)
 	}
 	return c, nil
 }

@@ -22,7 +22,7 @@ func (p *Provider) refuse(w http.ResponseWriter, status int, kind, code, message
 // exceeds returns the refusal of a call for which a limit has no room.
 func (p *Provider) exceeds(m *meter, c *Call, amount int64, header http.Header) func(w http.ResponseWriter) {
 	used, wait := m.sum(c.At), m.frees(c.At, amount)
-	p.settings.API.tell(header, m, c.At)
+	p.settings.API.setLimitHeaders(header, m, c.At)
 	kind, code := string(m.Unit), "rate_limit_exceeded"
 	message := fmt.Sprintf("Rate limit reached for %s on %s per %s: Limit %d, Used %d, Requested %d. Please try again in %s.",
 		c.Model, m.Unit, m.Window, m.Amount, used, amount, wait.Round(time.Millisecond))
@@ -40,8 +40,8 @@ func (p *Provider) exceeds(m *meter, c *Call, amount int64, header http.Header) 
 	return func(w http.ResponseWriter) { p.refuse(w, http.StatusTooManyRequests, kind, code, message) }
 }
 
-// tell sets the headers that report what remains of a limit.
-func (api API) tell(header http.Header, m *meter, now time.Time) {
+// setLimitHeaders sets the headers that report what remains of a limit.
+func (api API) setLimitHeaders(header http.Header, m *meter, now time.Time) {
 	left, resets := max(m.Amount-m.sum(now), 0), m.resets(now)
 	if api == Anthropic {
 		prefix := map[Unit]string{Requests: "requests", Input: "input-tokens", Output: "output-tokens", Tokens: "tokens"}[m.Unit]

@@ -100,7 +100,7 @@ func (s *sender) send(ctx context.Context, n int, intended time.Time) {
 			break
 		}
 	}
-	s.tally.took(time.Since(intended))
+	s.tally.recordLatency(time.Since(intended))
 	if why := s.tally.unanswered(); why != "" {
 		s.giveUp(fmt.Errorf("%w at %s: %s", ErrUnreachable, s.opts.Server, why))
 	}

@@ -63,8 +63,8 @@ func (t *tally) count(a *answer, again bool) {
 	}
 }
 
-// took records the latency of a request.
-func (t *tally) took(d time.Duration) {
+// recordLatency records the latency of a request.
+func (t *tally) recordLatency(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// Cannot fail: the value is in range.

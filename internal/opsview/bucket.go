@@ -331,8 +331,8 @@ func (v *Bucket) noteWaits(list *noteList, info *operator.BucketInfo) {
 	if v.Pause != nil {
 		list.add("bucket resume BUCKET", "%s", v.Pause.Text(info.Now))
 	}
-	isTold := v.Verdict.Code == operator.WhyPaused && v.Pause != nil || v.Verdict.Code == operator.WhyNoDispatcher && v.Orphaned // by another note
-	if v.Verdict.Problem && !isTold {
+	isShown := v.Verdict.Code == operator.WhyPaused && v.Pause != nil || v.Verdict.Code == operator.WhyNoDispatcher && v.Orphaned // by another note
+	if v.Verdict.Problem && !isShown {
 		list.add(v.Verdict.help(), "%s", v.Verdict.Sentence) // it includes what the following notes say
 	} else {
 		v.noteBounds(list, info)

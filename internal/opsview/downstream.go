@@ -28,7 +28,7 @@ type Downstream struct {
 	Reason string `json:"reason,omitempty" jsonschema:"example=http_429"`
 
 	// When that response arrived.
-	Heard *time.Time `json:"heard,omitempty"`
+	ChangedAt *time.Time `json:"changed_at,omitempty"`
 
 	// The same for people. Absent if there are but failures in a row.
 	Text string `json:"text,omitempty"`
@@ -40,7 +40,7 @@ func DownstreamOf(d *shaper.Downstream, now time.Time) *Downstream {
 		return nil
 	}
 	view := &Downstream{
-		Factor: d.Factor, Breaker: d.Breaker, Failures: d.Failures, OpenSince: instant(d.OpenSince), Reason: d.Reason, Heard: instant(d.Heard), Text: d.Text(now),
+		Factor: d.Factor, Breaker: d.Breaker, Failures: d.Failures, OpenSince: instant(d.OpenSince), Reason: d.Reason, ChangedAt: instant(d.ChangedAt), Text: d.Text(now),
 	}
 	if d.HeldAt(now) {
 		view.HeldUntil = instant(d.HeldUntil)

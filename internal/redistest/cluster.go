@@ -41,7 +41,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		}
 		c.must(t, node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 	}
-	c.meet(t)
+	c.introduceNodes(t)
 	awaitReady(t, "the nodes have met", func(ctx context.Context) error {
 		for _, node := range c.Nodes {
 			answer, err := node.ask(ctx, "CLUSTER", "NODES")
@@ -55,7 +55,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		return nil
 	})
 	// The slots that a node names with its first greeting are lost on nodes that did not know it.
-	c.meet(t)
+	c.introduceNodes(t)
 	for i, node := range c.Nodes[masters:] {
 		c.must(t, node, "CLUSTER", "REPLICATE", ids[i])
 	}
@@ -63,9 +63,9 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// meet introduces each node to each other one. With one introduction each, it would be up to chance when gossip has spread all nodes: seconds with a
+// introduceNodes introduces each node to each other one. With one introduction each, it would be up to chance when gossip has spread all nodes: seconds with a
 // long node timeout.
-func (c *Cluster) meet(t testing.TB) {
+func (c *Cluster) introduceNodes(t testing.TB) {
 	t.Helper()
 	for _, node := range c.Nodes {
 		for _, other := range c.Nodes {

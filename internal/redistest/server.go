@@ -146,7 +146,7 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 // Socket returns the path of the unix socket.
 func (s *Server) Socket() string { return filepath.Join(s.dir, "redis.sock") }
 
-// Dir returns the directory in which the server keeps its files and redis.log.
+// Dir returns the directory with the server's files and redis.log.
 func (s *Server) Dir() string { return s.dir }
 
 // Client returns a new client on the unix socket; close it by Close. It never retries, so a test sees each failure, and obeys the context's deadline;

@@ -20,7 +20,7 @@ import (
 type Queue[T comparable] struct {
 	// Send makes a round trip. The function that it returns, if not nil, delivers the replies to the callers. It runs in parallel with the next
 	// trip, because it takes as long as a round trip.
-	Send      func(items []T) (tell func())
+	Send      func(items []T) (deliver func())
 	Max       int         // items in a trip
 	MaxWeight int         // sum of weights in a trip; one item may be heavier alone
 	Weigh     func(T) int // nil: no item weighs anything
@@ -121,15 +121,15 @@ func (q *Queue[T]) leave() {
 }
 
 func (q *Queue[T]) send(trip []T, splits bool) {
-	tell := q.Send(trip)
+	deliver := q.Send(trip)
 	q.mu.Lock()
 	q.trips--
 	q.underWay -= len(trip)
 	q.split = q.split && !splits
 	q.leave()
 	q.mu.Unlock()
-	if tell != nil {
-		tell()
+	if deliver != nil {
+		deliver()
 	}
 }
 

@@ -1,18 +1,18 @@
--- answer.lua: a reply in which each value has its name: name, value, name, value, and so on. Values that are 0, '' or missing are omitted;
+-- answer.lua: a reply with a name for each value: name, value, name, value, and so on. Values that are 0, '' or missing are omitted;
 -- readers treat all of these alike.
 
 local answer = {}
 
 -- Adds a value under a name. The value may be a list.
-function answer.tell(reply, name, value)
+function answer.add(reply, name, value)
   if not value or value == 0 or value == '' then return end
   reply[#reply + 1] = name
   reply[#reply + 1] = value
 end
 
 -- Adds values under names with a common prefix.
-function answer.tell_all(reply, prefix, values)
-  for name, value in pairs(values) do answer.tell(reply, prefix .. name, value) end
+function answer.add_all(reply, prefix, values)
+  for name, value in pairs(values) do answer.add(reply, prefix .. name, value) end
 end
 
 return answer

@@ -1,7 +1,7 @@
 -- answers.lua: applies the responses to the jobs of settle.lua to their scopes, and notifies hooks. See downstream.lua.
 --
 -- The responses are in parts, one for each flow. usual and more.accepted: number of accepted requests; accepted_at: when the last of these
--- was claimed; heard: the other responses, nil if there are none (see downstream.note); tells: the letters of the caller of one of these
+-- was claimed; signals: the other responses, nil if there are none (see downstream.note); caller: the letters of the caller of one of these
 -- jobs, '' for none, or nil if hooks are not notified.
 
 --#include lib/codes.lua
@@ -27,23 +27,23 @@ function answers.report(all, change, n, reason)
 end
 
 -- Merges the responses to some flows.
-local function heard_of(some)
-  local heard, n, latest = nil, 0, 0
+local function sum_signals(some)
+  local signals, n, latest = nil, 0, 0
   for _, part in ipairs(some) do
     n, latest = n + part.usual + part.more.accepted, math.max(latest, part.accepted_at)
-    if part.heard then heard = downstream.add(heard, part.heard) end
+    if part.signals then signals = downstream.add(signals, part.signals) end
   end
-  if n > 0 then heard = downstream.add(heard, downstream.listen(n, latest)) end
-  return heard
+  if n > 0 then signals = downstream.add(signals, downstream.new_signals(n, latest)) end
+  return signals
 end
 
 -- Notifies hooks that a breaker changed, unless hooks made all jobs whose outcomes changed it.
-local function tell(box, change, down, some, name)
+local function notify(box, change, down, some, name)
   for _, part in ipairs(some) do
-    if part.tells then
+    if part.caller then
       local opened = change == codes.BREAKER_OPENED
       outbox.note(box, opened and 'breaker.open' or 'flow.recovered', name, 1, { reason = opened and down.reason or 'breaker closed' },
-        part.tells)
+        part.caller)
       return
     end
   end
@@ -52,19 +52,19 @@ end
 -- Returns the new downstream state of a scope after the responses to some flows, nil if there is none, and whether it may send sooner.
 -- down is the previous state, or nil; configured is its own rate (see rates.lua); offset is for the clock of its times; n and name are of
 -- the flow. If the breaker was open, each part gets probed_from: since when, by the server's clock.
-local function hear(all, down, some, configured, offset, n, name)
-  local heard = heard_of(some)
-  if not heard or not down and not downstream.matters(heard) then return down, false end
+local function apply(all, down, some, configured, offset, n, name)
+  local signals = sum_signals(some)
+  if not signals or not down and not downstream.matters(signals) then return down, false end
   local was_open = down and down.breaker ~= downstream.CLOSED or false
   if was_open then
     for _, part in ipairs(some) do part.probed_from = down.opened - offset end
   end
-  local rate = rates.at(all.above, configured, math.max(heard.accepted_at, heard.throttled_at, heard.failed_at))
-  local said, sooner = downstream.hear(down, heard, all.rules, rate, all.now + offset, offset)
+  local rate = rates.at(all.above, configured, math.max(signals.accepted_at, signals.throttled_at, signals.failed_at))
+  local said, sooner = downstream.apply(down, signals, all.rules, rate, all.now + offset, offset)
   local is_open = said ~= nil and said.breaker ~= downstream.CLOSED
   if is_open ~= was_open then
     local change = is_open and codes.BREAKER_OPENED or codes.BREAKER_CLOSED
-    if all.box then tell(all.box, change, said, some, name) end
+    if all.box then notify(all.box, change, said, some, name) end
     answers.report(all, change, n, said and said.reason or '-')
   end
   return said, sooner
@@ -75,8 +75,8 @@ function answers.of_flows(all, loaded, offset)
   local some_disabled = false
   for _, part in ipairs(all.parts) do
     local f = loaded[part.n]
-    if f and (f.state.down or part.heard) then
-      f.state.down, f.sooner = hear(all, f.state.down, { part }, f.configured, offset, part.n, f.name)
+    if f and (f.state.down or part.signals) then
+      f.state.down, f.sooner = apply(all, f.state.down, { part }, f.configured, offset, part.n, f.name)
       f.settings = flow.obeys(f.state, f.configured)
       if f.state.down and downstream.is_over_for_good(f.state.down, all.rules, all.now + offset) then
         part.disabled, some_disabled = f.state.down.reason, true
@@ -86,12 +86,12 @@ function answers.of_flows(all, loaded, offset)
   return some_disabled
 end
 
--- Returns the previous state of the bucket or the pool, read from text, its new state, and whether it may send sooner. some_heard: whether
+-- Returns the previous state of the bucket or the pool, read from text, its new state, and whether it may send sooner. any_signals: whether
 -- any response did not accept.
-function answers.of_all(all, text, offset, some_heard)
+function answers.of_all(all, text, offset, any_signals)
   local before = text and downstream.read(text)
-  if not before and not some_heard then return nil, nil, false end
-  return before, hear(all, before, all.parts, nil, offset, 0)
+  if not before and not any_signals then return nil, nil, false end
+  return before, apply(all, before, all.parts, nil, offset, 0)
 end
 
 return answers

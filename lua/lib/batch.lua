@@ -82,7 +82,7 @@ end
 -- Returns until when a job in a list waits for further batch members: at most half of the time until it expires. A job enqueued with a
 -- delay does not wait.
 local function patience(rules, job)
-  local came, delayed, expires = codec.told(job)
+  local came, delayed, expires = codec.times(job)
   if delayed then return 0 end
   return came + (expires and math.min(rules.wait, math.floor((expires - came) / 2)) or rules.wait)
 end

@@ -5,12 +5,14 @@
 -- instant is out of the window. As with quotas, the window is longer by a margin (see quota.lua). So memory is bounded, a budget is never
 -- exceeded, and about 3 % of it stay unused.
 --
--- A budget of at most an hour is spread, unless its burst is all of it: any part of the window has at most that part of the
--- amount, the burst, one slice and one departure. This is the generic cell rate algorithm with a variable increment (ITU-T I.371, as in
--- pacer.lua): a charge moves `tat`, the theoretical arrival time, on by its part of the window, and a departure may go `back` before it.
--- tat is computed from the slices, so refunds make no burst: it is the latest, over all slices, of the slice's begin plus all charges
--- from then on. `since` is the slice with the latest value: charges before it do not matter. tat is later if jobs
--- wait for the budget: the burst returns in quiet times only. Otherwise a burst would repeat in each window.
+-- A budget with a window of at most an hour is spread evenly over the window, unless its burst is the whole amount. In 10 % of the window
+-- departures then spend at most 10 % of the amount, plus the burst, one slice and one departure.
+--
+-- Spreading uses the generic cell rate algorithm with a variable increment (ITU-T I.371, as in pacer.lua). `tat` is the theoretical arrival
+-- time. A charge of 1 % of the amount moves tat forward by 1 % of the window, and a departure may go at most `back` before tat.
+-- tat is computed from the slices, so a refund causes no burst: each slice gives its begin plus the time of all charges from it on, and
+-- tat is the latest of these times. `since` is the slice that gives tat; earlier charges have no effect. While jobs wait for the budget,
+-- tat moves further, so the burst returns only when no job waits. Otherwise the burst would repeat in each window.
 --
 -- The stored form has a text for each budget, with the slices oldest first. The newest slice is in the head:
 --   "unit amount window total tat since newest sum open mean waits count;" then for each slice four digits of its number, and its sum

@@ -45,13 +45,13 @@ end
 -- Returns how many of its jobs have ended.
 function bundle.ended(b) return b.done + b.dead + b.dropped + b.cancelled end
 
--- Writes a changed bundle, and its callback if its end is what changed. tells: which ends get a callback: 'all', 'own' those with a
+-- Writes a changed bundle, and its callback if its end is what changed. notified: which ends get a callback: 'all', 'own' those with a
 -- URL of their own, or 'none'.
-function bundle.write(key, ends, id, b, now, tells, told)
+function bundle.write(key, ends, id, b, now, notified, noted)
   b.changed = now
   if b.size > 0 and b.finished == 0 and bundle.ended(b) >= b.size then
     b.finished = now
-    if tells == 'all' or tells == 'own' and b.url ~= '' then callbacks.note(told, id, 0, 'bundle', '', bundle.text(b)) end
+    if notified == 'all' or notified == 'own' and b.url ~= '' then callbacks.note(noted, id, 0, 'bundle', '', bundle.text(b)) end
   end
   redis.call('HSET', key, id, bundle.text(b))
   redis.call('ZADD', ends, string.format('%.0f', now + bundle.LIFE), id)

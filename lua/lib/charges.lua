@@ -176,7 +176,7 @@ local function ready_of(c, id, at)
 end
 
 -- Formats the reservation for settle.lua, including units that the job does not name. f: its flow.
-local function told(c, text, amounts, f)
+local function with_all_units(c, text, amounts, f)
   local rules, default, g = c.rules, c.rules.default, f.group
   text = reservation.with(text, amounts, rules.own, default)
   text = reservation.with(text, amounts, f.budgets and f.budgets.rules or rules.flow, default)
@@ -186,7 +186,7 @@ end
 
 -- Records that the job waits first for the bucket or the pool, unless another one does.
 local function wait(c, f, id)
-  local p, text = c.pool, told(c, c.text, c.amounts, f)
+  local p, text = c.pool, with_all_units(c, c.text, c.amounts, f)
   if c.waits_for_bucket and (not c.first or c.first.id == id) then
     c.first, c.asks = { id = id, text = text, amounts = c.amounts }, true
   end
@@ -225,12 +225,12 @@ function charges.depart(c, out, f, id, at)
     budget.charge(p.all, p.costs, pool_at)
     if p.first and p.first.id == c.member .. id then p.first, p.departed = nil, true end
   end
-  handout.tell_charges(out, out.count, string.format('%d %d', at, pool_at), told(c, c.text, c.amounts, f))
+  handout.add_charges(out, out.count, string.format('%d %d', at, pool_at), with_all_units(c, c.text, c.amounts, f))
 end
 
 -- Repeats the charges of a repeated reply. In a pool the charge may be in a later slice than reported, because
 -- it went to the newest one.
-function charges.tell_again(out, conf, now, pool_keys)
+function charges.repeat_charges(out, conf, now, pool_keys)
   local rules = rules_of(conf)
   local p = pool_keys and of_pool(pool_keys, now, 0)
   if no_rules(rules) and not p then return end
@@ -241,7 +241,7 @@ function charges.tell_again(out, conf, now, pool_keys)
     local slot, job = out.answer[at + 2], out.answer[at + 3]
     local times = string.format('%d %d', slot + out.offset, p and slot + p.offset or 0)
     local text = reservation.of(job)
-    handout.tell_charges(out, n, times, told(c, text, reservation.amounts(text), NONE))
+    handout.add_charges(out, n, times, with_all_units(c, text, reservation.amounts(text), NONE))
   end
 end
 

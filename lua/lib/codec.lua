@@ -26,7 +26,7 @@ function codec.on_last_chance(stored, last_chance)
 end
 
 -- Returns when the job was enqueued, whether it was enqueued with a delay, and when it expires (nil never), by its body.
-function codec.told(body)
+function codec.times(body)
   local came, kind, expires = string.match(body, '^%-?%d+ (%d+) ...........(%a)%a?%d*~?(%d*)')
   if not came then return 0, false, nil end
   return tonumber(came), kind ~= string.lower(kind), expires ~= '' and tonumber(came) + tonumber(expires) or nil
@@ -56,7 +56,7 @@ function codec.comes_first(sealed) return string.byte(sealed, 13) == 102 end
 -- Returns whether a job is self-dispatched (lent), by its body: another process than a dispatcher sends it.
 function codec.is_lent(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end
 
--- Returns the values in which the jobs of a batch have to agree, by the body; "" if it has none of its own.
+-- Returns the values that the jobs of a batch must share, by the body; "" if it has none of its own.
 function codec.agreement(body) return string.match(body, '^%S+ %S+ [^ =]+=([%w_!-]+)') or '' end
 
 -- Returns the mark of a job, by its body, followed by the letters of its caller; nil for a body that cannot be read.

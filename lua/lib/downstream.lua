@@ -1,13 +1,12 @@
 -- downstream.lua: adjusts the pace to the responses of a downstream: a hold, the adaptive rate, and the circuit breaker
 -- (Nygard, Release It!, 2007). The state is kept per scope: a flow, a bucket or a pool.
 --
--- A hold is a time before which the scope sends nothing. The adaptive rate is below the effective rate (see
--- rates.lua): a response that asks for less cuts it, and accepted requests raise it again. The breaker opens after failures in a row.
--- While it is open, the scope is held. Then one job departs, the probe, and the scope is held until the probe has an outcome or its
--- lease is over.
+-- A hold is a time before which the scope sends nothing. The adaptive rate replaces a higher effective rate (see rates.lua): a throttled
+-- response, such as a 429, lowers it, and accepted requests raise it again. The circuit breaker opens after consecutive failures. While it
+-- is open, the scope sends nothing. Then the scope sends one job, the probe, and waits for its outcome or for the end of its lease.
 --
--- The text of a scope, stored while any of these is active:
---   "till rate_count rate_per breaker failures cut since accepted grown opened first open_for heard reason", with commas
+-- The state of a scope is stored as a text while a hold, an adaptive rate or a failure is recorded:
+--   "till rate_count rate_per breaker failures cut since accepted grown opened first open_for changed_at reason", with commas
 --   till      the scope sends nothing before this time
 --   rate_count, rate_per  the adaptive rate; both 0: none
 --   breaker   see downstream.CLOSED
@@ -15,10 +14,10 @@
 --   cut       when the rate was last cut
 --   since, accepted  number of requests accepted since that time
 --   grown     when the rate was last raised
---   opened    when the breaker last opened: outcomes of jobs claimed before then do not count for the probe
+--   opened    when the breaker last opened: outcomes of jobs that were claimed earlier do not close it
 --   first     when it first opened since it was last closed
 --   open_for  how long it stays open, microseconds
---   heard     when a response last changed the text
+--   changed_at  when a response last changed the text
 --   reason    of that response, one word
 -- In a flow, it precedes the flow's own text (see flow.lua). In a bucket or a pool, it is the field `down` of the pace.
 -- Times are of the engine's clock; in a pool, of the server's clock.
@@ -31,14 +30,14 @@ local downstream = {
   EASED = 0.95, -- of the rate, if the response has a short hold; or the accepted rate if lower
   SHORT = 2000000, -- microseconds: the longest short hold
   STEADY = 8, -- after a short hold the rate is not raised for this many times its length
-  CLIMB = 60000000, -- microseconds in which an accepting downstream returns to the whole configured rate
+  CLIMB = 60000000, -- microseconds until an accepting downstream returns to the whole configured rate
   LEAST = 500000, -- microseconds that a count of accepted requests must cover
   PACED = 1000000, -- microseconds that one accepted request counts for at most; or two intervals if longer
   KEPT = 86400000000, -- microseconds after which a scope without responses is forgotten
 }
 
 local FIELDS = { 'till', 'rate_count', 'rate_per', 'breaker', 'failures', 'cut', 'since', 'accepted', 'grown', 'opened', 'first',
-  'open_for', 'heard' }
+  'open_for', 'changed_at' }
 
 -- Parses a text; nil if there is none or it cannot be read.
 function downstream.read(text)
@@ -70,13 +69,13 @@ end
 -- Returns whether the state has no effect any more at a time of its clock.
 function downstream.is_over(down, clock)
   return down.till <= clock and down.rate_count == 0 and down.breaker == downstream.CLOSED and down.failures == 0
-    or down.till + downstream.KEPT <= clock and down.heard + downstream.KEPT <= clock
+    or down.till + downstream.KEPT <= clock and down.changed_at + downstream.KEPT <= clock
 end
 
 -- Returns when the state will have no effect, if no response arrives before.
 function downstream.ends(down)
   if down.rate_count == 0 and down.breaker == downstream.CLOSED and down.failures == 0 then return down.till end
-  return math.max(down.till, down.heard) + downstream.KEPT
+  return math.max(down.till, down.changed_at) + downstream.KEPT
 end
 
 -- Returns the settings of a scope (see pacer.prepare), with the adaptive rate if that is slower. prepare is
@@ -107,43 +106,43 @@ end
 
 -- Returns a collection of responses of one scope, for downstream.note: the number of accepted requests, and when the last was claimed.
 -- Claim times are of the server's clock.
-function downstream.listen(accepted, accepted_at)
+function downstream.new_signals(accepted, accepted_at)
   return { accepted = accepted or 0, throttled = 0, failed = 0, accepted_at = accepted_at or 0, throttled_at = 0, failed_at = 0,
     unsent_at = 0, wait = 0 }
 end
 
--- Adds the hold that an accepted response asks for, in microseconds; heard may be nil.
-function downstream.rest(heard, wait, reason)
-  heard = heard or downstream.listen()
-  heard.wait, heard.reason = math.max(heard.wait, wait), reason
-  return heard
+-- Adds the hold that an accepted response asks for, in microseconds; signals may be nil.
+function downstream.rest(signals, wait, reason)
+  signals = signals or downstream.new_signals()
+  signals.wait, signals.reason = math.max(signals.wait, wait), reason
+  return signals
 end
 
 -- Adds two collections of responses; the first may be nil.
-function downstream.add(heard, more)
-  if not heard then return more end
-  for _, field in ipairs({ 'accepted', 'throttled', 'failed' }) do heard[field] = heard[field] + more[field] end
+function downstream.add(signals, more)
+  if not signals then return more end
+  for _, field in ipairs({ 'accepted', 'throttled', 'failed' }) do signals[field] = signals[field] + more[field] end
   for _, field in ipairs({ 'accepted_at', 'throttled_at', 'failed_at', 'unsent_at', 'wait' }) do
-    heard[field] = math.max(heard[field], more[field])
+    signals[field] = math.max(signals[field], more[field])
   end
-  heard.reason = more.reason or heard.reason
-  return heard
+  signals.reason = more.reason or signals.reason
+  return signals
 end
 
 local THROTTLED, FAILED = codes.SIGNAL_THROTTLED, codes.SIGNAL_FAILED
 
 -- Adds a response that did not accept its job. claimed_at: when the job was claimed; signal: see shaper.Signal; wait: the hold that
 -- the downstream asks for, 0 none; reason: one word.
-function downstream.note(heard, signal, claimed_at, wait, reason)
+function downstream.note(signals, signal, claimed_at, wait, reason)
   if signal == THROTTLED then
-    heard.throttled, heard.throttled_at, heard.reason = heard.throttled + 1, math.max(heard.throttled_at, claimed_at), reason
+    signals.throttled, signals.throttled_at, signals.reason = signals.throttled + 1, math.max(signals.throttled_at, claimed_at), reason
   elseif signal == FAILED then
-    heard.failed, heard.failed_at, heard.reason = heard.failed + 1, math.max(heard.failed_at, claimed_at), reason
+    signals.failed, signals.failed_at, signals.reason = signals.failed + 1, math.max(signals.failed_at, claimed_at), reason
   else
-    heard.unsent_at = math.max(heard.unsent_at, claimed_at)
-    if wait > 0 then heard.reason = heard.reason or reason end
+    signals.unsent_at = math.max(signals.unsent_at, claimed_at)
+    if wait > 0 then signals.reason = signals.reason or reason end
   end
-  heard.wait = math.max(heard.wait, wait)
+  signals.wait = math.max(signals.wait, wait)
 end
 
 -- Returns whether the breaker has just reopened and has been open for disable_after, so that the flow is to be disabled.
@@ -152,7 +151,7 @@ function downstream.is_over_for_good(down, rules, clock)
 end
 
 -- Returns whether responses change a scope that has no state yet.
-function downstream.matters(heard) return heard ~= nil and (heard.throttled + heard.failed > 0 or heard.wait > 0) end
+function downstream.matters(signals) return signals ~= nil and (signals.throttled + signals.failed > 0 or signals.wait > 0) end
 
 local function open(down, rules, clock)
   if down.breaker == downstream.HALF_OPEN then down.till = 0 end -- that held until the outcome of the probe
@@ -215,36 +214,36 @@ local function climb(down, base, clock)
 end
 
 -- Returns the new state of a scope after responses, nil if none is left, and whether it may send sooner. down is the previous state, or
--- nil; base the effective rate (rate_count, rate_per); offset: from the server's clock to that of the text.
-function downstream.hear(down, heard, rules, base, clock, offset)
+-- nil; base the effective rate (rate_count, rate_per); offset: from the server's clock to the clock of the text.
+function downstream.apply(down, signals, rules, base, clock, offset)
   if not down then
-    if not downstream.matters(heard) then return nil, false end
+    if not downstream.matters(signals) then return nil, false end
     down = downstream.new('-')
   end
   local was_till, was_open = down.till, down.breaker ~= downstream.CLOSED
-  if heard.reason then down.heard, down.reason = clock, heard.reason end
+  if signals.reason then down.changed_at, down.reason = clock, signals.reason end
   local opened = down.opened - offset
   if was_open then
-    if math.max(heard.accepted_at, heard.throttled_at) > opened then
+    if math.max(signals.accepted_at, signals.throttled_at) > opened then
       close(down, clock)
-    elseif heard.failed_at > opened then
+    elseif signals.failed_at > opened then
       open(down, rules, clock)
-    elseif heard.unsent_at > opened and down.breaker == downstream.HALF_OPEN then
+    elseif signals.unsent_at > opened and down.breaker == downstream.HALF_OPEN then
       down.breaker, down.till = downstream.OPEN, clock
     end
-  elseif heard.accepted + heard.throttled > 0 then
+  elseif signals.accepted + signals.throttled > 0 then
     down.failures = 0
   else
-    down.failures = down.failures + heard.failed
+    down.failures = down.failures + signals.failed
     if rules.failures > 0 and down.failures >= rules.failures then open(down, rules, clock) end
   end
   if rules.failures == 0 then down.failures = 0 end
-  if heard.wait > 0 then down.till = math.max(down.till, clock + math.min(heard.wait, rules.max_hold)) end
-  if heard.throttled > 0 and heard.throttled_at > down.cut - offset and rules.floor < 100 then
-    cut(down, rules, base, clock, heard.wait)
+  if signals.wait > 0 then down.till = math.max(down.till, clock + math.min(signals.wait, rules.max_hold)) end
+  if signals.throttled > 0 and signals.throttled_at > down.cut - offset and rules.floor < 100 then
+    cut(down, rules, base, clock, signals.wait)
   else
-    down.accepted = down.accepted + heard.accepted
-    if heard.accepted > 0 and down.rate_count > 0 then climb(down, base, clock) end
+    down.accepted = down.accepted + signals.accepted
+    if signals.accepted > 0 and down.rate_count > 0 then climb(down, base, clock) end
   end
   local sooner = down.till < was_till or was_open and down.breaker == downstream.CLOSED
   if downstream.is_over(down, clock) then return nil, sooner end

@@ -157,28 +157,28 @@ end
 
 -- Returns the flows that the caller names: names and turns behind args[first], keys behind KEYS[places]. texts are their stored states,
 -- own_texts their own settings, and numbers lists the flows to open.
-function drr.told(count, args, first, places, flows, flow_settings)
-  local told = { numbers = {}, names = {}, turns = {}, bases = {}, texts = {}, own_texts = {} }
-  if count == 0 then return told end
+function drr.read_named(count, args, first, places, flows, flow_settings)
+  local given = { numbers = {}, names = {}, turns = {}, bases = {}, texts = {}, own_texts = {} }
+  if count == 0 then return given end
   for i = 1, count do
-    told.numbers[i], told.names[i], told.turns[i] = i, args[first + 2 * i - 1], args[first + 2 * i] + 0
-    told.bases[i] = places + (i - 1) * (flow.PLACES + 1)
+    given.numbers[i], given.names[i], given.turns[i] = i, args[first + 2 * i - 1], args[first + 2 * i] + 0
+    given.bases[i] = places + (i - 1) * (flow.PLACES + 1)
   end
-  told.texts, told.own_texts = redis.call('HMGET', flows, unpack(told.names)), flow.own_texts(flow_settings, told.names)
-  return told
+  given.texts, given.own_texts = redis.call('HMGET', flows, unpack(given.names)), flow.own_texts(flow_settings, given.names)
+  return given
 end
 
--- Opens the flows of told.numbers. windows: their quotas; lease: how long the outcome of a job may take. In each flow, base is the number
+-- Opens the flows of given.numbers. windows: their quotas; lease: how long the outcome of a job may take. In each flow, base is the number
 -- of keys before its keys, and own its own settings.
-function drr.flows(clock, since, told, of_all, windows, lease)
+function drr.flows(clock, since, given, of_all, windows, lease)
   local named, common, latest = {}, flow.settings(false, of_all), clock + pacer.MAX_HORIZON
-  for n = 1, #told.numbers do
-    local i = told.numbers[n]
-    local base, own = told.bases[i], told.own_texts[i]
+  for n = 1, #given.numbers do
+    local i = given.numbers[n]
+    local base, own = given.bases[i], given.own_texts[i]
     local settings = own and flow.settings(own, of_all) or common
     local counted = quota.own(settings.quotas, windows)
     local quotas = counted and quota.open(KEYS[base + flow.PLACES + 1], counted, 1)
-    local f = drr.open(clock, since, told.names[i], told.turns[i], settings, told.texts[i], quotas)
+    local f = drr.open(clock, since, given.names[i], given.turns[i], settings, given.texts[i], quotas)
     if f.down then f.down.lease = lease end
     if f.settings.rate or quotas or f.down then drr.waits(f, pacer.ready(f, 1, latest)) end
     named[n], f.base, f.own = f, base, own

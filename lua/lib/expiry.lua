@@ -15,15 +15,15 @@ local expiry = {
   MOST = 500, -- per claim
 }
 
--- Opens the dead letters of a claim. out: its reply (see handout.lua); told: its callbacks; box: its events, or nil; tried: the key of the
+-- Opens the dead letters of a claim. out: its reply (see handout.lua); noted: its callbacks; box: its events, or nil; tried: the key of the
 -- attempts; max_age: microseconds, 0 none; last: last response of a job that has expired (JSON).
-function expiry.open(out, told, box, tried, max_age, last)
-  return { out = out, told = told, box = box, tried = tried, max_age = max_age, last = last, ids = {}, marks = {}, delayed = 0 }
+function expiry.open(out, noted, box, tried, max_age, last)
+  return { out = out, noted = noted, box = box, tried = tried, max_age = max_age, last = last, ids = {}, marks = {}, delayed = 0 }
 end
 
 -- Returns why a job is too late to be sent at a time: see codes.lua; nil if it is not. reader: see queue.lua.
 function expiry.is_too_late(e, reader, id, stored, job, at)
-  local expires = job and reader.expiring and select(3, codec.told(job))
+  local expires = job and reader.expiring and select(3, codec.times(job))
   if expires and expires <= at then return codes.CLAIM_EXPIRED end
   if e.max_age <= 0 or not stored or not job then return nil end
   local _, attempts, lost = codec.numbers(stored)
@@ -38,11 +38,11 @@ function expiry.note(e, f, id, job, stored, why)
   local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
   local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, cause and outcomes.because(last, cause) or e.last)
   handout.note(e.out, id, died)
-  callbacks.note_dead(e.told, id, job, died)
-  handout.tell_dead(e.out, why, id, f.name or '', attempts)
+  callbacks.note_dead(e.noted, id, job, died)
+  handout.add_dead(e.out, why, id, f.name or '', attempts)
   e.ids[#e.ids + 1], e.marks[#e.ids + 1] = id, codec.mark(job)
   if e.box then outbox.note_dead(e.box, f.name, { id }, cause or 'expired', e.marks[#e.ids]) end
-  local _, delayed = codec.told(job)
+  local _, delayed = codec.times(job)
   if delayed then e.delayed = e.delayed + 1 end
   if f.name then drr.drop(f, delayed) end
   if f.group then drr.drop(f.group, delayed) end
@@ -52,7 +52,7 @@ end
 function expiry.write(e, dead, body, meta, count, now)
   if #e.ids == 0 then return end
   dlq.add(dead, body, meta, e.tried, count, now, e.ids, e.marks)
-  callbacks.write(e.told)
+  callbacks.write(e.noted)
   flow.unschedule(count, e.delayed)
 end
 

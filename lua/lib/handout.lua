@@ -21,7 +21,7 @@ function handout.open(head, claim, offset, has_flows, last_chance)
     fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
-local function tell(out, id, slot, job, name, own)
+local function add_job(out, id, slot, job, name, own)
   local answer, n = out.answer, out.size
   out.count = out.count + 1
   answer[n + 1], answer[n + 2], answer[n + 3] = id, slot, job
@@ -32,7 +32,7 @@ local function tell(out, id, slot, job, name, own)
   out.size = n + 3
 end
 
-local function tell_again(out, epoch, number, attempts)
+local function add_again(out, epoch, number, attempts)
   local again = out.again
   local n = #again
   again[n + 1], again[n + 2], again[n + 3], again[n + 4] = out.count, epoch, number, attempts
@@ -45,27 +45,27 @@ function handout.note(out, id, stored)
   out.metas_size = n + 2
 end
 
-local function tell_batch(out, first, size, number)
+local function add_batch(out, first, size, number)
   local batches, n = out.batches, #out.batches
   batches[n + 1], batches[n + 2], batches[n + 3], batches[n + 4] = codes.CLAIM_BATCH, first, size, number + 0
 end
 
 -- Adds a job that became a dead letter: why (0 it has expired, -1 it is too old, -4 it reserves more than a budget).
-function handout.tell_dead(out, why, id, name, attempts)
+function handout.add_dead(out, why, id, name, attempts)
   local died = out.died
   local n = #died
   died[n + 1], died[n + 2], died[n + 3], died[n + 4] = why, id, name, attempts
 end
 
 -- Adds the charges of the nth job (see charges.lua).
-function handout.tell_charges(out, nth, times, reserved)
-  local told, n = out.charges, #out.charges
-  told[n + 1], told[n + 2], told[n + 3], told[n + 4] = codes.CLAIM_CHARGED, nth, times, reserved
+function handout.add_charges(out, nth, times, reserved)
+  local list, n = out.charges, #out.charges
+  list[n + 1], list[n + 2], list[n + 3], list[n + 4] = codes.CLAIM_CHARGED, nth, times, reserved
 end
 
 -- Adds that an earlier attempt of the last job may have taken effect: a dispatcher crashed with it, or its last attempt ended without a
 -- response, or with one that leaves that open. last is the stored last attempt.
-local function tell_doubt(out, crashes, last)
+local function add_doubt(out, crashes, last)
   if crashes == 0 then
     if last == '' then return end
     local status = string.match(last, '^{"status":(%d+)')
@@ -78,7 +78,7 @@ end
 -- Hands out a job with its slot; stored is its meta, or false.
 function handout.add(out, id, at, job, stored, name, own)
   local slot = at - out.offset
-  tell(out, id, slot, job, name, own)
+  add_job(out, id, slot, job, name, own)
   local count = out.count
   out.ids[count] = id
   if slot > out.latest then out.latest = slot end
@@ -93,8 +93,8 @@ function handout.add(out, id, at, job, stored, name, own)
   epoch = epoch + 1
   handout.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.owner, last))
   out.record[count] = entry .. string.format(' %d', epoch)
-  tell_again(out, epoch, attempts + lost + 1, attempts)
-  tell_doubt(out, crashes, last)
+  add_again(out, epoch, attempts + lost + 1, attempts)
+  add_doubt(out, crashes, last)
 end
 
 -- Hands out a batch with its number: a job as in handout.add, and its further members (see batch.gather). The flow's own settings
@@ -104,7 +104,7 @@ function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
   local fresh = out.fresh
   out.owner = out.claim .. '#' .. number
   out.fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, out.owner, '')
-  tell_batch(out, out.count + 1, 1 + #riders, number)
+  add_batch(out, out.count + 1, 1 + #riders, number)
   handout.add(out, id, at, job, stored, name, own)
   for i, rider in ipairs(riders) do
     noted[n + 2 * i - 1], noted[n + 2 * i] = number, rider.id
@@ -139,15 +139,15 @@ function handout.replay(out, record, body, meta, flow_settings, parted)
       local maker, number = string.match(owner or '', '^([^#]*)#?(.*)$')
       if state == codec.IN_FLIGHT and now_epoch == epoch and maker == out.claim then
         local name, rides = parted and flow.of(job, parted == codes.GROUPS), number ~= '' and number == before
-        tell(out, id, slot, job, name, name and not rides and redis.call('HGET', flow_settings, name))
+        add_job(out, id, slot, job, name, name and not rides and redis.call('HGET', flow_settings, name))
         if rides then
           batches[#batches - 1] = batches[#batches - 1] + 1
         elseif number ~= '' then
-          tell_batch(out, out.count, 1, number)
+          add_batch(out, out.count, 1, number)
         end
         before = number
-        tell_again(out, tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts))
-        tell_doubt(out, tonumber(crashes), last)
+        add_again(out, tonumber(epoch), tonumber(attempts) + tonumber(lost) + 1, tonumber(attempts))
+        add_doubt(out, tonumber(crashes), last)
         if codec.on_last_chance(stored, out.last_chance) then lone = out.count end
       end
     end

@@ -21,7 +21,7 @@
 
 local limit_keys = {}
 
--- Returns the numbers of keys, `passed` microseconds after the span in which they were written.
+-- Returns the numbers of keys, `passed` microseconds after the span of their last write.
 local function numbers(passed, life, this, before, both)
   if passed == life then return { this = 0, before = this + 0, both = 0, new = 0 } end
   if passed < -life then -- the clock stepped back: all count as if they were written now

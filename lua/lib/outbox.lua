@@ -1,17 +1,17 @@
--- outbox.lua: the events of a bucket for hooks. The script that changes the state writes the event in the same run, and a dispatcher moves
--- it on: see move_events.lua.
+-- outbox.lua: stores the events of a bucket until a dispatcher sends them to hooks (transactional outbox). A script that changes the state
+-- stores the event in the same run. A dispatcher reads the events with move_events.lua, and enqueues a job for each hook.
 --
--- An event is of a kind, such as "job.dead", and of a flow, or of the whole bucket. Events of the same kind and flow are sent together,
--- at most once a minute:
+-- An event has a kind, such as "job.dead", and belongs to a flow or to the whole bucket. Events of the same kind and flow are aggregated:
+-- hooks get at most one per minute, with the number of events.
 --   …:outbox        zset  events for hooks: "kind flow", or "kind" -> when to move it on, by the server's clock, microseconds
 --   …:outbox_texts  hash  the same -> "moving since more first caller LF detail"
 --     moving  number of events being moved on, the first of them at since
 --     more    number of events after these, the first of them at first
 --     caller  the letters of the caller of the first job; for an event without a caller also without its space (see callers.lua)
 --     detail  of the last one, JSON
--- At most MOST of them are kept, and for one caller at most as many as it leaves free. Others are counted, and lost.
+-- The outbox has at most MOST entries, and one caller at most as many as are still free. Further events are counted as dropped.
 --
--- A window that closes has its own name, "window.closed" and its opening: each is reported with its own detail.
+-- Events of closed windows are not aggregated: the name "window.closed" is followed by the time at which the window opened.
 
 --#include lib/callers.lua
 --#include lib/window_tally.lua

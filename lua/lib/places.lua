@@ -186,7 +186,7 @@ end
 
 -- Appends the estimated departure of each of many equal jobs to the reply. aheads: for each flow, the number of jobs before its
 -- first job. The number of a job's flow is the last of its width arguments.
-function places.tell_each(bucket, parts, aheads, job_count, first_job, width, reply)
+function places.report_positions(bucket, parts, aheads, job_count, first_job, width, reply)
   reply[places.KIND] = codes.EACH_ETA
   for j = 1, job_count do
     local n = #parts > 1 and ARGV[first_job + j * width] + 0 or 1

@@ -14,22 +14,22 @@
 
 local plain_turns = {}
 
--- Opens the plain flows among those that the caller names (see drr.told), in that order. The others stay in told.numbers. of_all: the
+-- Opens the plain flows among the given ones (see drr.read_named), in that order. The others stay in given.numbers. of_all: the
 -- bounds of all flows; windows: their quotas; earliest: when a job can go. Turns are in order. nil if none can be plain.
-function plain_turns.open(reader, told, of_all, windows, earliest)
-  local count = #told.numbers
-  if count == 0 or told.turns[count] > earliest then return nil end --#slow do return nil end
+function plain_turns.open(reader, given, of_all, windows, earliest)
+  local count = #given.numbers
+  if count == 0 or given.turns[count] > earliest then return nil end --#slow do return nil end
   local common = flow.settings(false, of_all)
   if common.rate or common.max_in_flight > 0 or common.missing or windows[1] or count > reader.at_once then return nil end
   local plain = { looked_at = 0, names = {}, turns = {}, keys = {}, ids = {}, heads = {}, in_flight = {}, more = {}, at = {} }
   local numbers, others, n = {}, {}, 0
   for i = 1, count do
-    local head, in_flight = string.match(not told.own_texts[i] and told.texts[i] or '', '^(0 0 %- 0 %d+ %d+ )(%d+) %.n$')
-    local key = head and KEYS[told.bases[i] + flow.PLACE_OF.n]
+    local head, in_flight = string.match(not given.own_texts[i] and given.texts[i] or '', '^(0 0 %- 0 %d+ %d+ )(%d+) %.n$')
+    local key = head and KEYS[given.bases[i] + flow.PLACE_OF.n]
     local ids = head and redis.call('LRANGE', key, '0', '1')
     if head and ids[1] then
       n = n + 1
-      numbers[n], plain.names[n], plain.turns[n], plain.keys[n], plain.ids[n] = i, told.names[i], told.turns[i], key, ids[1]
+      numbers[n], plain.names[n], plain.turns[n], plain.keys[n], plain.ids[n] = i, given.names[i], given.turns[i], key, ids[1]
       plain.heads[n], plain.in_flight[n], plain.more[n] = head, in_flight, #ids > 1
     else
       others[#others + 1] = i
@@ -45,7 +45,7 @@ function plain_turns.open(reader, told, of_all, windows, earliest)
       plain.bodies[p], others[#others + 1] = false, numbers[p]
     end
   end
-  told.numbers = others
+  given.numbers = others
   return plain
 end
 

@@ -1,8 +1,8 @@
--- pool.lua: the stored state of a pool. A pool is a downstream that several buckets share: its rate, its quotas and
--- its bound of jobs in flight apply to all of them, in addition to their own. Buckets of a pool have its name as
--- their tag, so a script of one bucket may touch the keys of the pool.
+-- pool.lua: the stored state of a pool. A pool is a downstream that several buckets share. Its rate, its quotas and its bound of jobs in
+-- flight apply to the buckets together, and each bucket also obeys its own settings. The keys of all buckets of a pool have the pool's name
+-- as their hash tag, so Redis Cluster keeps them in one slot, and a script of one bucket may use the keys of the pool.
 --
--- The last seven KEYS of a script of a bucket in a pool are the pool's:
+-- A script of a bucket in a pool gets the pool's seven keys as its last KEYS:
 --   …:p:<pool>:conf      hash  rate_count, rate_per, burst, quotas, max_in_flight, revision
 --   …:p:<pool>:pace      hash  slot, frac, rate, last, clock, free, unused: see slots.lua; and sums over its buckets:
 --     in_flight   requests, computed from leases and batch members (see batch.lua)

@@ -117,7 +117,7 @@ local function waits_here(reader, q, id, job, stored)
     if readable and name ~= q.name then return false end
   end
   if stored then return true end
-  local came, delayed = codec.told(job)
+  local came, delayed = codec.times(job)
   return not delayed and came > 0
 end
 
@@ -249,7 +249,7 @@ function queue.peek(reader, q)
     if peek(reader, q, list) then
       local job = queue.head(list)
       if list.class == 1 and job and codec.goes_first(job) then return list end
-      local counts_as = (job and codec.told(job) or 0) + (list.class - 1) * reader.aging
+      local counts_as = (job and codec.times(job) or 0) + (list.class - 1) * reader.aging
       if not first or counts_as < earliest then first, earliest = list, counts_as end
     end
   end

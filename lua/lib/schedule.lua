@@ -1,12 +1,12 @@
--- schedule.lua: the schedules of a bucket. Go (package schedule) decides what a schedule is, and when it fires. These are the steps that
--- must be atomic.
+-- schedule.lua: stores the schedules of a bucket, and records their fires. A schedule enqueues a job at each of its times; that is a fire.
+-- The Go package schedule parses the definition and computes the times. This piece has the changes of the stored state that must be atomic.
 --
 --   …:schedules     hash  "name" -> its definition: the line, a line feed, the rest as JSON
 --                       "name:state" -> JSON, times in microseconds as texts:
 --                         v         the number of its definition: unique among all definitions of this name
 --                         due       the next fire, "0" not computed yet, "" none
---                         since     since when it counts, if its fire is not computed yet
---                         manual    when an operator asked for a fire that is still pending, and manual_by
+--                         since     fires after this time count, if due is not computed yet
+--                         manual, manual_by  when an operator asked for a fire that is still pending, and the operator
 --                         paused    since when, paused_by, paused_reason
 --                         blocked   why the job of the due fire was not admitted
 --                         job, last  the job of the last fire, and the time of that fire
@@ -16,8 +16,9 @@
 --                       "name:configured" -> for such a schedule: the definition of this name in the configuration, which waits
 --   …:schedule_due  zset  name -> when a dispatcher has something to do, or NEVER
 --
--- A fire is a table, in JSON from the dispatcher: name, v, due (of a manual one when it was asked for), at, next, manual, skip (overlap
--- skips), job, by, and how many earlier fires are given up: missed, the first of them at first.
+-- The dispatcher sends a fire as JSON: name; v; due (of a manual fire: when the operator asked for it); at; next; manual; skip (a fire
+-- is skipped while the previous job is unfinished); job; by; missed, the number of earlier fires that are given up; first, the time of
+-- the first of these.
 
 local schedule = { RUNS = 20, NEVER = 9007199254740991 } -- a time in the year 2255
 

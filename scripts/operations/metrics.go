@@ -104,7 +104,7 @@ func metricRows(c prometheus.Collector) (rows []string, err error) {
 	return rows, err
 }
 
-// typeOf returns the type of a metric: that of its collector or, of a collector that makes its metrics at a scrape, counter where the name says so. A
+// typeOf returns the type of a metric: the type of its collector or, of a collector that makes its metrics at a scrape, counter where the name says so. A
 // test compares it with what programs expose.
 func typeOf(c prometheus.Collector, name string) string {
 	kind := strings.ToLower(fmt.Sprintf("%T", c))

@@ -47,7 +47,7 @@ func (s *schemas) operation(op *httpapi.Described) (*yaml.Node, error) {
 		put(body, "content", media)
 		put(n, "requestBody", body)
 	}
-	out, err := s.of(op.Out)
+	out, err := s.schemaOf(op.Out)
 	if err != nil {
 		return nil, err
 	}

@@ -135,8 +135,8 @@ func (s *schemas) comment(t reflect.Type, field string) string {
 	return sentence(s.reflector.CommentMap[t.PkgPath()+"."+name+"."+field])
 }
 
-// of returns the schema of a type: a reference, if the type has a name.
-func (s *schemas) of(t reflect.Type) (*yaml.Node, error) {
+// schemaOf returns the schema of a type: a reference, if the type has a name.
+func (s *schemas) schemaOf(t reflect.Type) (*yaml.Node, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

@@ -25,7 +25,7 @@ func newAttemptTracer(provider trace.TracerProvider, sendIsParent bool) *attempt
 	return &attemptTracer{tracing.Tracer(provider), sendIsParent}
 }
 
-// begin starts the span of an attempt. sent are the spans in which the jobs were enqueued.
+// begin starts the span of an attempt. sent are the spans that enqueued the jobs.
 func (t *attemptTracer) begin(ctx context.Context, jobs request, sent []trace.SpanContext) (context.Context, trace.Span) {
 	first := jobs[0]
 	attributes := tracing.Place(tracing.Attributes(tracing.Process, first.Bucket), first.Flow, first.Group)
@@ -50,7 +50,7 @@ func (t *attemptTracer) begin(ctx context.Context, jobs request, sent []trace.Sp
 	return ctx, span
 }
 
-// linksOf returns links from the jobs to the spans in which they were enqueued. A job that was enqueued without tracing has none.
+// linksOf returns links from the jobs to the spans that enqueued them. A job that was enqueued without tracing has none.
 func linksOf(jobs request, sent []trace.SpanContext) []trace.Link {
 	links := make([]trace.Link, 0, len(jobs))
 	for i, job := range jobs {

@@ -46,7 +46,7 @@ func newBucketLoop(d *Dispatcher, b *store.Bucket, life context.Context) *bucket
 	l.deliveries.spans, l.deliveries.faultLog = d.spans, &d.faultLog
 	l.claims = newClaimer(l.deliveries, deaths)
 	l.patrol = newBucketPatrol(l.claims, deaths, d.shared, &d.stall)
-	l.patrol.events = eventTeller{bucketConn: l.bucketConn, shared: d.shared, hooks: &d.hooks, enqueue: d.cfg.Enqueue}
+	l.patrol.events = eventSender{bucketConn: l.bucketConn, shared: d.shared, hooks: &d.hooks, enqueue: d.cfg.Enqueue}
 	l.schedules = &scheduler{bucketConn: l.bucketConn, shared: d.shared, claims: l.claims.wake, estimate: d.cfg.Estimate}
 	return l
 }
@@ -69,7 +69,7 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	l.kill(errStopped)
 	l.held.beat.wait()
 	l.deliveries.handovers.asks.wait()
-	l.callbacks.tells.wait()
+	l.callbacks.moves.wait()
 	return err
 }
 
@@ -113,7 +113,7 @@ func (l *bucketLoop) finish() error {
 			l.Name, patience.Round(time.Millisecond))
 	}
 	if l.claimed.Load() {
-		return fmt.Errorf("dispatcher: bucket %q: deliveries go on though they were told to end: a worker ignores its context", l.Name)
+		return fmt.Errorf("dispatcher: bucket %q: deliveries go on after they were cancelled: a worker ignores its context", l.Name)
 	}
 	return fmt.Errorf("dispatcher: bucket %q: Redis did not answer the last claim: its jobs are delivered when their leases end", l.Name)
 }

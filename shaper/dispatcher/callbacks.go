@@ -45,27 +45,27 @@ const (
 type callbackMover struct {
 	*bucketConn
 	enqueue    enqueuer
-	told       token // callbacks were written
-	tells      helper
+	written    token // callbacks were written
+	moves      helper
 	waitingLog sometimes.Sometimes // for waiting callbacks
 }
 
 // newCallbackMover returns a mover. With a nil enqueue it only counts jobs of bundles.
 func newCallbackMover(c *bucketConn, enqueue enqueuer) *callbackMover {
-	m := &callbackMover{bucketConn: c, enqueue: enqueue, told: newToken(), waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}}
-	m.tells.do = m.move
+	m := &callbackMover{bucketConn: c, enqueue: enqueue, written: newToken(), waitingLog: sometimes.Sometimes{First: 1, Interval: time.Minute}}
+	m.moves.do = m.move
 	return m
 }
 
 // wake starts moving callbacks soon. It does nothing for nil: such a process leaves them to others.
 func (m *callbackMover) wake() {
 	if m != nil {
-		m.told.put()
-		m.tells.begin()
+		m.written.put()
+		m.moves.begin()
 	}
 }
 
-// isNeeded reports whether the bucket has callbacks. Any bucket may have bundles, see [bucketPatrol.look].
+// isNeeded reports whether the bucket has callbacks. Any bucket may have bundles, see [bucketPatrol.queueCheck].
 func (m *callbackMover) isNeeded() bool { return m.Settings.Load().Callbacks.Bucket != "" }
 
 // move moves callbacks until none is left to move now, or ctx ends.
@@ -74,11 +74,11 @@ func (m *callbackMover) move(ctx context.Context) {
 		if pause > 0 && !sleep(ctx, pause) {
 			pause = 0
 		}
-		if pause == 0 && m.tells.ends(func() bool { return len(m.told) == 0 }) {
+		if pause == 0 && m.moves.ends(func() bool { return len(m.written) == 0 }) {
 			return
 		}
 		select {
-		case <-m.told:
+		case <-m.written:
 		default:
 		}
 		pause = m.moveAll(ctx)
@@ -88,7 +88,7 @@ func (m *callbackMover) move(ctx context.Context) {
 // moveLast moves the callbacks that were written while the bucket's loop stopped, for about a second. Otherwise they would wait for another
 // dispatcher.
 func (m *callbackMover) moveLast() {
-	if len(m.told) == 0 {
+	if len(m.written) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(m.life, lastCallbacks)
@@ -132,7 +132,7 @@ func (m *callbackMover) take(ctx context.Context, atMost int, said []any) ([]*wa
 		for r.Left() > 0 {
 			page = append(page, &waiting{name: r.Text(), text: r.Text()})
 		}
-	}, slices.Concat([]any{atMost, callbackBytes, m.Levels(), store.BundleTells(&m.Settings.Load().Callbacks)}, said)...)
+	}, slices.Concat([]any{atMost, callbackBytes, m.Levels(), store.NotifiedBundles(&m.Settings.Load().Callbacks)}, said)...)
 	return page, err
 }
 
@@ -245,7 +245,7 @@ func (m *callbackMover) fillFinished(w *waiting, b *shaper.BundleInfo, at time.T
 	m.address(w, at, "bundle", to)
 	w.job.Flow, w.job.Group = m.Name, m.Name
 	var err error
-	w.job.Payload, err = encode(&bundleTold{Type: "bundle.finished", Timestamp: at.UTC(), Data: b.JSON()})
+	w.job.Payload, err = encode(&bundlePayload{Type: "bundle.finished", Timestamp: at.UTC(), Data: b.JSON()})
 	return err
 }
 
@@ -269,15 +269,15 @@ func (m *callbackMover) address(w *waiting, at time.Time, of, to string) {
 	}
 }
 
-// outcomeTold is the payload of a callback, in the form of a hook's payload with the result as its data.
-type outcomeTold struct {
+// outcomePayload is the payload of a callback, in the form of a hook's payload with the result as its data.
+type outcomePayload struct {
 	Type      string             `json:"type"` // job.done, job.dead or job.dropped
 	Timestamp time.Time          `json:"timestamp"`
 	Data      *shaper.ResultJSON `json:"data"`
 }
 
-// bundleTold is the payload of the callback of a bundle.
-type bundleTold struct {
+// bundlePayload is the payload of the callback of a bundle.
+type bundlePayload struct {
 	Type      string             `json:"type"`
 	Timestamp time.Time          `json:"timestamp"`
 	Data      *shaper.BundleJSON `json:"data"`
@@ -286,8 +286,8 @@ type bundleTold struct {
 // callbackPayload returns the payload of a callback in at most atMost bytes. A longer one loses part of the response body, and then the headers. The
 // same callback always has the same payload.
 func callbackPayload(c *codec.Callback, atMost int64) ([]byte, error) {
-	told := outcomeTold{Type: "job." + string(c.Result.State), Timestamp: c.At.UTC(), Data: c.Result.JSON()}
-	whole, err := encode(&told)
+	payload := outcomePayload{Type: "job." + string(c.Result.State), Timestamp: c.At.UTC(), Data: c.Result.JSON()}
+	whole, err := encode(&payload)
 	if err != nil || int64(len(whole)) <= atMost {
 		return whole, err
 	}
@@ -301,8 +301,8 @@ func callbackPayload(c *codec.Callback, atMost int64) ([]byte, error) {
 				n--
 			}
 			answer.Body = body[:n]
-			told.Data = less.JSON()
-			if text, err := encode(&told); err == nil && int64(len(text)) <= atMost {
+			payload.Data = less.JSON()
+			if text, err := encode(&payload); err == nil && int64(len(text)) <= atMost {
 				return text
 			}
 			return nil

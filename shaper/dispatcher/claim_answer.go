@@ -122,9 +122,9 @@ func (c *claimer) readLease(r *lua.Reader, claimID string) (*leased, error) {
 }
 
 // answerBytes returns how much of the response to a job is wanted: 0 if it is not kept and no client waits for it.
-func (c *claimer) answerBytes(isTold bool) int64 {
+func (c *claimer) answerBytes(isNeeded bool) int64 {
 	settings := c.Settings.Load().Results
-	if !isTold && settings.Retention == 0 {
+	if !isNeeded && settings.Retention == 0 {
 		return 0
 	}
 	return settings.MaxBody
@@ -136,7 +136,7 @@ func (c *claimer) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
 	if text == "" {
 		return nil, nil
 	}
-	own, isNew, err := c.own.of(text)
+	own, isNew, err := c.own.parse(text)
 	if err != nil && isNew {
 		c.log.ErrorContext(c.life, "the settings of a flow cannot be read: its jobs are not sent until they are set anew", "flow", flow, "error", err)
 	}
@@ -161,8 +161,8 @@ type ownRead struct {
 	err error
 }
 
-// of parses a text, and reports whether it was new.
-func (o *ownDeliveries) of(text string) (own *shaper.OwnDelivery, isNew bool, err error) {
+// parse parses a text, and reports whether it was new.
+func (o *ownDeliveries) parse(text string) (own *shaper.OwnDelivery, isNew bool, err error) {
 	if known, ok := o.read[text]; ok {
 		return known.own, false, known.err
 	}

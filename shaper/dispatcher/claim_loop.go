@@ -52,7 +52,7 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 		if err != nil {
 			c.held.keepUnanswered()
 			// The same claim id again: the reply repeats what was lost.
-			if !c.elsewhere.tell(ctx, c.log, err) {
+			if !c.elsewhere.logIfMoved(ctx, c.log, err) {
 				c.outage.failed(ctx, start, err)
 			}
 			if errors.Is(err, shaper.ErrMoves) { // each try holds the bucket's jobs: the sooner it moves, the better

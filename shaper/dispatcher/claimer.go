@@ -88,8 +88,8 @@ func (c *claimer) untilNext(next int64, early time.Duration) time.Duration {
 	case nextNever, nextInFlight:
 		return idleClaim
 	case nextAskLater:
-		c.pause, c.wakesOthers = time.Now().Add(othersTell), true
-		return othersTell
+		c.pause, c.wakesOthers = time.Now().Add(othersReport), true
+		return othersReport
 	default:
 		return min(time.Until(c.clock.local(next))-early, idleClaim)
 	}

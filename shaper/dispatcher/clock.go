@@ -25,9 +25,9 @@ const stepSlack = 50 * time.Millisecond
 // step.
 const unexpectedLate = maxHorizon
 
-// othersTell is how long a new dispatcher waits for the others to find a step of the clock of Redis and report it. Meanwhile they pause for a
+// othersReport is how long a new dispatcher waits for the others to find a step of the clock of Redis and report it. Meanwhile they pause for a
 // horizon.
-const othersTell = time.Second
+const othersReport = time.Second
 
 // dialling is how many of the first calls may each include dialling a connection. Dialling happens before the call runs, so it would shift the middle
 // of the bounds by half of its duration.

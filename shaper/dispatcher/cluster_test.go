@@ -84,7 +84,7 @@ func oneNodeHangs(t *testing.T, client *rig.Actors, buckets []shaper.Bucket, mas
 		loops = append(loops, newBucketLoop(d, d.store.Known(b.Name), t.Context()).patrol)
 	}
 	look := func() (failed int) {
-		for i, s := range d.look(t.Context(), loops) {
+		for i, s := range d.checkBuckets(t.Context(), loops) {
 			if s.err == nil {
 				continue
 			}

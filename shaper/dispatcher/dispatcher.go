@@ -205,7 +205,7 @@ func (d *Dispatcher) listen(ctx context.Context) {
 			if m, isMessage := message.(*redis.Message); isMessage {
 				if bucket, ok := strings.CutPrefix(m.Payload, store.WakeSchedules); ok {
 					for _, loop := range byName[bucket] {
-						loop.schedules.told.Store(true)
+						loop.schedules.changed.Store(true)
 					}
 					d.scheduleWake.put()
 				}

@@ -271,10 +271,10 @@ func TestCostOfAPatrol(t *testing.T) {
 		must.Get(fmt.Sscan(rest, &n))(t)
 		return n
 	}
-	d.look(t.Context(), patrols) // opens the connection
+	d.checkBuckets(t.Context(), patrols) // opens the connection
 	look := func() int {
 		before := commands()
-		for _, sight := range d.look(t.Context(), patrols) {
+		for _, sight := range d.checkBuckets(t.Context(), patrols) {
 			if sight.err != nil {
 				t.Fatal(sight.err)
 			}
@@ -283,7 +283,7 @@ func TestCostOfAPatrol(t *testing.T) {
 	}
 	must.Equal(t, look(), 1, "a look at %d buckets in which there was nothing costs commands", buckets)
 	must.OK(t, client.RPush(t.Context(), patrols[3].Keys.Places("")[0], "a job").Err())
-	for i, sight := range d.look(t.Context(), patrols) {
+	for i, sight := range d.checkBuckets(t.Context(), patrols) {
 		must.Equal(t, sight.waiting, (i == 3), "a job waits in bucket 3: of bucket %d the look says", i)
 	}
 	for _, r := range patrols {

@@ -18,16 +18,16 @@ func TestOwnDeliveriesAreKept(t *testing.T) {
 	t.Parallel()
 	var kept ownDeliveries
 	text := func(i int) string { return fmt.Sprintf("-\n\"https://%d.example/\"", i) }
-	first, isNew, _ := kept.of(text(0))
-	if again, isNewAgain, err := kept.of(text(0)); again != first || err != nil || !isNew || isNewAgain {
+	first, isNew, _ := kept.parse(text(0))
+	if again, isNewAgain, err := kept.parse(text(0)); again != first || err != nil || !isNew || isNewAgain {
 		t.Errorf("%p, then %p, %v; new: %t, %t", first, again, err, isNew, isNewAgain)
 	}
-	_, isNew, err := kept.of("-\nx")
-	if _, isNewAgain, again := kept.of("-\nx"); err == nil || again == nil || !isNew || isNewAgain {
+	_, isNew, err := kept.parse("-\nx")
+	if _, isNewAgain, again := kept.parse("-\nx"); err == nil || again == nil || !isNew || isNewAgain {
 		t.Errorf("%v, then %v; new: %t, %t", err, again, isNew, isNewAgain)
 	}
 	for i := range 3 * maxOwnTexts {
-		if own, _, err := kept.of(text(i)); err != nil || own.URL != fmt.Sprintf("https://%d.example/", i) {
+		if own, _, err := kept.parse(text(i)); err != nil || own.URL != fmt.Sprintf("https://%d.example/", i) {
 			t.Fatalf("%d: %+v, %v", i, own, err)
 		}
 		if len(kept.read) > maxOwnTexts {
@@ -36,11 +36,11 @@ func TestOwnDeliveriesAreKept(t *testing.T) {
 	}
 	long := "\n\"" + strings.Repeat("a", maxOwnBytes/3) + "\""
 	for i := range 9 {
-		if _, _, err := kept.of(fmt.Sprint(i) + long); err != nil || kept.bytes > maxOwnBytes {
+		if _, _, err := kept.parse(fmt.Sprint(i) + long); err != nil || kept.bytes > maxOwnBytes {
 			t.Fatalf("%d bytes are kept, %v", kept.bytes, err)
 		}
 	}
-	if own, _, err := kept.of("-\n\"" + strings.Repeat("a", maxOwnBytes) + "\""); err != nil || own == nil || kept.bytes > maxOwnBytes {
+	if own, _, err := kept.parse("-\n\"" + strings.Repeat("a", maxOwnBytes) + "\""); err != nil || own == nil || kept.bytes > maxOwnBytes {
 		t.Errorf("%d bytes are kept, %v", kept.bytes, err)
 	}
 }

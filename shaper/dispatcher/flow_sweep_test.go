@@ -47,7 +47,7 @@ func TestPatrolOfFlows(t *testing.T) {
 	r.claims.sleeping.Store(true)
 	waiting := func() bool {
 		t.Helper()
-		sights := s.d.look(t.Context(), []*bucketPatrol{r.patrol})
+		sights := s.d.checkBuckets(t.Context(), []*bucketPatrol{r.patrol})
 		if sights[0].err != nil {
 			t.Fatal(sights[0].err)
 		}

@@ -65,7 +65,7 @@ func (d *Dispatcher) noteLate(ctx context.Context, l *bucketLoop, v *operator.Ve
 	if slices.Contains(l.Settings.Load().Events, shaper.EventFinishLate) {
 		if err := d.store.NoteLate(ctx, l.Bucket, v.Finish, v.Left, words, v.Sentence()); err != nil {
 			if ctx.Err() == nil {
-				l.log.ErrorContext(ctx, "hooks were not told that a finish will not be met: they will be later", "error", err)
+				l.log.ErrorContext(ctx, "hooks were not notified that a finish will be late: the dispatcher tries again", "error", err)
 			}
 			return
 		}

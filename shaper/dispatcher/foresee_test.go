@@ -30,9 +30,9 @@ func TestFinishThatWillNotBeMetIsToldOnce(t *testing.T) {
 	var mu sync.Mutex
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	var events []told
+	var events []hookPayload
 	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
-		var event told
+		var event hookPayload
 		switch {
 		case a.Bucket == "reports" && json.Unmarshal(a.Payload, &event) == nil:
 			mu.Lock()

@@ -98,7 +98,7 @@ func TestPatrolOfGroups(t *testing.T) {
 	r.claims.sleeping.Store(true)
 	waiting := func() bool {
 		t.Helper()
-		sights := s.d.look(ctx, []*bucketPatrol{r.patrol})
+		sights := s.d.checkBuckets(ctx, []*bucketPatrol{r.patrol})
 		if sights[0].err != nil {
 			t.Fatal(sights[0].err)
 		}

@@ -50,7 +50,7 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			want := func(when string, beats, asks bool) {
 				t.Helper()
 				synctest.Wait()
-				if beat, ask, tell := runs(&r.held.beat), runs(&r.deliveries.handovers.asks), runs(&r.callbacks.tells); beat != beats || ask != asks || tell {
+				if beat, ask, tell := runs(&r.held.beat), runs(&r.deliveries.handovers.asks), runs(&r.callbacks.moves); beat != beats || ask != asks || tell {
 					t.Errorf("%s (hands over: %t): heartbeat runs: %t, hand-over look: %t, callbacks: %t", when, handsOver, beat, ask, tell)
 				}
 			}

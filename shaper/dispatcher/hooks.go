@@ -51,8 +51,8 @@ type event struct {
 // enqueuer enqueues the jobs of hooks and callbacks: see Config.
 type enqueuer func(ctx context.Context, jobs ...shaper.Job) ([]shaper.Receipt, error)
 
-// eventTeller passes the events of one bucket to hooks.
-type eventTeller struct {
+// eventSender passes the events of one bucket to hooks.
+type eventSender struct {
 	*bucketConn
 	shared  *store.Store
 	hooks   *atomic.Pointer[[]Hook]
@@ -60,12 +60,12 @@ type eventTeller struct {
 }
 
 // isNeeded reports whether there are hooks, and the bucket records events.
-func (h *eventTeller) isNeeded() bool {
+func (h *eventSender) isNeeded() bool {
 	return len(*h.hooks.Load()) > 0 && len(h.Settings.Load().Events) > 0
 }
 
 // move enqueues jobs for the events of the bucket. An event stays in Redis until the jobs of all hooks are enqueued.
-func (h *eventTeller) move(ctx context.Context) {
+func (h *eventSender) move(ctx context.Context) {
 	var moved []any
 	for began := time.Now(); ; {
 		atMost := eventsAtOnce
@@ -77,8 +77,8 @@ func (h *eventTeller) move(ctx context.Context) {
 		err := h.run(ctx, h.shared, lua.MoveEvents, nil, func(r *lua.Reader) {
 			for r.Left() > 0 {
 				e := event{name: r.Text(), count: r.Int(), since: r.Int(), detail: r.Text()}
-				if err := h.tell(ctx, e); err != nil {
-					h.log.WarnContext(ctx, "a hook was not told of an event: it will be told later", "event", e.name, "error", err)
+				if err := h.enqueueJobs(ctx, e); err != nil {
+					h.log.WarnContext(ctx, "a hook was not notified of an event: the dispatcher tries again", "event", e.name, "error", err)
 					continue
 				}
 				moved = append(moved, e.name, e.since)
@@ -93,8 +93,8 @@ func (h *eventTeller) move(ctx context.Context) {
 	}
 }
 
-// tell enqueues the jobs of an event, one for each hook that receives its type.
-func (h *eventTeller) tell(ctx context.Context, e event) error {
+// enqueueJobs enqueues the jobs of an event, one for each hook that receives its type.
+func (h *eventSender) enqueueJobs(ctx context.Context, e event) error {
 	kind, path, ofFlow := strings.Cut(e.name, " ")
 	var jobs []shaper.Job
 	for _, hook := range *h.hooks.Load() {
@@ -124,14 +124,14 @@ func isThere(reason shaper.Reason) bool {
 	return reason == shaper.ReasonIDReused || reason == shaper.ReasonIDEnded
 }
 
-// told is the payload of a hook's job.
-type told struct {
+// hookPayload is the payload of a hook's job.
+type hookPayload struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"` // of the first event
-	Data      toldData  `json:"data"`
+	Data      hookData  `json:"data"`
 }
 
-type toldData struct {
+type hookData struct {
 	Bucket string  `json:"bucket"`
 	Group  *string `json:"group,omitempty"`
 	Flow   *string `json:"flow,omitempty"` // absent for an event of the whole bucket
@@ -142,12 +142,12 @@ type toldData struct {
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
 
-	Window *toldWindow `json:"window,omitempty"` // of window.closed
-	Finish *toldFinish `json:"finish,omitempty"` // of finish.late
+	Window *hookWindow `json:"window,omitempty"` // of window.closed
+	Finish *hookFinish `json:"finish,omitempty"` // of finish.late
 }
 
-// toldFinish is the forecast for the finish of a drain window: see lua/note_late.lua.
-type toldFinish struct {
+// hookFinish is the forecast for the finish of a drain window: see lua/note_late.lua.
+type hookFinish struct {
 	At       time.Time `json:"at"`
 	Left     int64     `json:"left"`
 	Why      []string  `json:"why"`      // codes of what holds jobs back, the one with most jobs first
@@ -155,7 +155,7 @@ type toldFinish struct {
 }
 
 // readFinish parses the detail of finish.late, and returns nil if it has none. Its numbers are texts, as Lua's JSON rounds large ones.
-func readFinish(detail string) *toldFinish {
+func readFinish(detail string) *hookFinish {
 	var texts struct {
 		At       int64  `json:"at,string"`
 		Left     int64  `json:"left,string"`
@@ -165,11 +165,11 @@ func readFinish(detail string) *toldFinish {
 	if json.Unmarshal([]byte(detail), &texts) != nil || texts.At == 0 {
 		return nil
 	}
-	return &toldFinish{time.UnixMicro(texts.At).UTC(), texts.Left, strings.Fields(texts.Why), texts.Sentence}
+	return &hookFinish{time.UnixMicro(texts.At).UTC(), texts.Left, strings.Fields(texts.Why), texts.Sentence}
 }
 
-// toldWindow is the result of a drain window: see lua/close_window.lua.
-type toldWindow struct {
+// hookWindow is the result of a drain window: see lua/close_window.lua.
+type hookWindow struct {
 	Opened  time.Time `json:"opened"`
 	Closed  time.Time `json:"closed"`
 	Sent    int64     `json:"sent"`
@@ -181,7 +181,7 @@ type toldWindow struct {
 }
 
 // readWindow parses the detail of window.closed. Its numbers are texts, as Lua's JSON rounds large ones.
-func readWindow(detail string) *toldWindow {
+func readWindow(detail string) *hookWindow {
 	var texts struct {
 		Opened  int64  `json:"opened,string"`
 		Closed  int64  `json:"closed,string"`
@@ -195,14 +195,14 @@ func readWindow(detail string) *toldWindow {
 	if json.Unmarshal([]byte(detail), &texts) != nil {
 		return nil
 	}
-	return &toldWindow{
+	return &hookWindow{
 		Opened: time.UnixMicro(texts.Opened).UTC(), Closed: time.UnixMicro(texts.Closed).UTC(), Sent: texts.Sent, Dead: texts.Dead, Dropped: texts.Dropped,
 		Left: texts.Left, Delayed: texts.Delayed, Why: strings.Fields(texts.Why),
 	}
 }
 
-func (h *eventTeller) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
-	body := told{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
+func (h *eventSender) jobOf(hook Hook, e event, kind, path string, ofFlow bool) shaper.Job {
+	body := hookPayload{Type: kind, Timestamp: time.UnixMicro(e.since).UTC()}
 	_ = json.Unmarshal([]byte(e.detail), &body.Data) // a detail that cannot be parsed is omitted
 	body.Data.Bucket, body.Data.Count = h.Name, e.count
 	if kind == string(shaper.EventFinishLate) {

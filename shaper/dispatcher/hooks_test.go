@@ -40,12 +40,12 @@ func (s *stepped) happen(d *bucketLoop, name, text string) {
 }
 
 // bodies are the payloads of all jobs, by id.
-func (s *stepped) bodies(d *bucketLoop) map[string]told {
+func (s *stepped) bodies(d *bucketLoop) map[string]hookPayload {
 	s.T.Helper()
-	found := map[string]told{}
+	found := map[string]hookPayload{}
 	for id, body := range s.Redis.HGetAll(s.T.Context(), d.Keys.Body()).Val() {
 		_, payload, _ := strings.Cut(body, "\n")
-		var one told
+		var one hookPayload
 		must.OK(s.T, json.Unmarshal([]byte(payload), &one))
 		found[id] = one
 	}

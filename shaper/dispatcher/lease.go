@@ -115,7 +115,7 @@ func (jobs request) withCancel(cancel context.CancelCauseFunc) {
 	}
 }
 
-// returned returns outcomes for jobs of which none is sent.
+// returned returns outcomes for jobs that are not sent.
 func (jobs request) returned(reason string) []shaper.Outcome {
 	outcomes := make([]shaper.Outcome, len(jobs))
 	for i := range outcomes {

@@ -24,13 +24,13 @@ func (v *deliverer) lend(job *leased) shaper.Outcome {
 	defer cancel(nil)
 	v.held.delivering(request{job}, cancel)
 	within, stop := context.WithTimeout(ctx, v.store.Timeout)
-	heard, err := v.store.Redis.Publish(within, job.sender, codec.TicketMessage(v.Keys.Name, job.ID, v.ticketOf(job))).Result()
+	receivers, err := v.store.Redis.Publish(within, job.sender, codec.TicketMessage(v.Keys.Name, job.ID, v.ticketOf(job))).Result()
 	stop()
-	_, isCluster := v.store.Redis.(*redis.ClusterClient) // in a cluster, heard counts only subscribers at one node
+	_, isCluster := v.store.Redis.(*redis.ClusterClient) // in a cluster, receivers counts only subscribers at one node
 	switch {
 	case err != nil:
 		return shaper.Returned(reasonNotStarted)
-	case heard == 0 && !isCluster:
+	case receivers == 0 && !isCluster:
 		return noSender()
 	}
 	sleep(ctx, time.Until(job.slot.Add(job.lentFor())))

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sight is what look found of one bucket. Times are microseconds.
-type sight struct {
+// findings has what a check found of one bucket. Times are microseconds.
+type findings struct {
 	waiting    bool  // there are jobs to send, and the claim loop sleeps
 	deadline   int64 // of the lease that ends first; 0: none
 	events     bool  // there are events for hooks
@@ -42,7 +42,7 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 			d.lookForKept(ctx, patrols)
 		}
 		began := time.Now()
-		for i, s := range d.look(ctx, patrols) {
+		for i, s := range d.checkBuckets(ctx, patrols) {
 			p := patrols[i]
 			if s.err != nil {
 				p.outage.lookFailed(ctx, began, s.err)
@@ -66,36 +66,36 @@ func (d *Dispatcher) patrol(ctx context.Context) {
 	}
 }
 
-// look checks every bucket. Buckets that were empty at the last look share one command per 50. Any other bucket costs one command while it is busy,
+// checkBuckets checks every bucket. Buckets that were empty at the last look share one command per 50. Any other bucket costs one command while it is busy,
 // and about three while its claim loop sleeps. All of that is one to three round trips. In a cluster each node is asked
 // separately, with one command per bucket: only the buckets of a node that does not respond are missed.
-func (d *Dispatcher) look(ctx context.Context, patrols []*bucketPatrol) []sight {
+func (d *Dispatcher) checkBuckets(ctx context.Context, patrols []*bucketPatrol) []findings {
 	quiet := those(patrols, func(p *bucketPatrol) bool { return p.quiet })
 	for _, p := range anyThere(ctx, d.store, quiet, (*bucketPatrol).lookedAt) {
-		p.quiet, p.tells = false, true // perhaps: this look finds out
+		p.quiet, p.hasTimed = false, true // perhaps: this look finds out
 	}
 	// Buckets with jobs that expire or with callbacks are asked for both at each look. All others share one command per 50 buckets.
-	unknown := those(patrols, func(p *bucketPatrol) bool { return !p.quiet && !p.tells })
+	unknown := those(patrols, func(p *bucketPatrol) bool { return !p.quiet && !p.hasTimed })
 	for _, p := range anyThere(ctx, d.store, unknown, func(p *bucketPatrol) []string { return []string{p.Keys.Expiries(), p.Keys.Callbacks()} }) {
-		p.tells = true
+		p.hasTimed = true
 	}
-	looks := make([]func(*sight), len(patrols))
+	checks := make([]func(*findings), len(patrols))
 	pipelined(ctx, d.store, len(patrols), func(i int) string { return patrols[i].Keys.Leases() }, func(pipe redis.Pipeliner, i int) {
 		if !patrols[i].quiet {
-			looks[i] = patrols[i].look(ctx, pipe)
+			checks[i] = patrols[i].queueCheck(ctx, pipe)
 		}
 	})
-	sights := make([]sight, len(patrols))
+	found := make([]findings, len(patrols))
 	for i, p := range patrols {
-		sights[i].empty = p.empty
-		if looks[i] != nil {
-			looks[i](&sights[i])
+		found[i].empty = p.empty
+		if checks[i] != nil {
+			checks[i](&found[i])
 		}
 	}
-	return sights
+	return found
 }
 
-// lookForKept finds the buckets of which Redis keeps data to be audited or trimmed. Buckets without such data share one command per 50.
+// lookForKept finds the buckets with data in Redis to be audited or trimmed. Buckets without such data share one command per 50.
 func (d *Dispatcher) lookForKept(ctx context.Context, patrols []*bucketPatrol) {
 	empty := those(patrols, func(p *bucketPatrol) bool { return p.empty })
 	for _, p := range anyThere(ctx, d.store, empty, func(p *bucketPatrol) []string { return append(p.audited(), p.trimmed()...) }) {
@@ -139,8 +139,8 @@ func (p *bucketPatrol) lookedAt() []string {
 	return append(keys, p.Keys.Places("")...)
 }
 
-// look adds the commands for one bucket to a pipeline. It returns a function that fills in the sight after the pipeline has run.
-func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sight) {
+// queueCheck adds the commands for one bucket to a pipeline. It returns a function that fills in the findings after the pipeline has run.
+func (p *bucketPatrol) queueCheck(ctx context.Context, pipe redis.Pipeliner) func(*findings) {
 	lease := pipe.ZRangeWithScores(ctx, p.Keys.Leases(), 0, 0)
 	exists := func(asks bool, key string) *redis.IntCmd {
 		if !asks {
@@ -148,16 +148,16 @@ func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sig
 		}
 		return pipe.Exists(ctx, key)
 	}
-	outbox, callbacks := exists(p.events.isNeeded(), p.Keys.Outbox()), exists(p.tells || p.deaths.callbacks.isNeeded(), p.Keys.Callbacks())
+	outbox, callbacks := exists(p.events.isNeeded(), p.Keys.Outbox()), exists(p.hasTimed || p.deaths.callbacks.isNeeded(), p.Keys.Callbacks())
 	expiries := &redis.ZSliceCmd{}
-	if p.tells {
+	if p.hasTimed {
 		expiries = pipe.ZRangeWithScores(ctx, p.Keys.Expiries(), 0, 0)
 	}
 	work := func() (there, waiting bool, err error) { return false, false, nil }
 	if p.claims.sleeping.Load() {
 		work = p.lookForWork(ctx, pipe)
 	}
-	return func(s *sight) {
+	return func(s *findings) {
 		there, waiting, err := work()
 		s.err = cmp.Or(lease.Err(), outbox.Err(), callbacks.Err(), expiries.Err(), err)
 		if s.err != nil {
@@ -171,8 +171,8 @@ func (p *bucketPatrol) look(ctx context.Context, pipe redis.Pipeliner) func(*sig
 		if head := expiries.Val(); len(head) > 0 {
 			s.expiry = int64(head[0].Score)
 		}
-		p.tells = s.expiry != 0 || s.callbacks
-		p.quiet = !there && !s.events && len(lease.Val()) == 0 && !p.tells
+		p.hasTimed = s.expiry != 0 || s.callbacks
+		p.quiet = !there && !s.events && len(lease.Val()) == 0 && !p.hasTimed
 	}
 }
 

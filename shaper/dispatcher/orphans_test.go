@@ -252,7 +252,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 		d.stall.beat = time.Now().Add(-2 * lease) // the process stood still for two leases
 		d.stall.mu.Unlock()
 		runOut()
-		patrolOf(loop).tend(ctx, sight{deadline: 1})
+		patrolOf(loop).tend(ctx, findings{deadline: 1})
 		jobs, _ := loop.held.now()
 		must.OK(t, loop.held.extend(ctx, jobs, ""))
 	}
@@ -263,7 +263,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 	d.stall.beat, d.stall.long = time.Now(), time.Time{}
 	d.stall.mu.Unlock()
 	runOut()
-	patrolOf(loop).tend(ctx, sight{deadline: 1})
+	patrolOf(loop).tend(ctx, findings{deadline: 1})
 	if j := w.Job("j"); j.Lost != 1 {
 		t.Errorf("without a stall the lease of a job that ran out is lost: job %+v", j)
 	}

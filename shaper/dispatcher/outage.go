@@ -72,7 +72,7 @@ func (o *outage) begin(ctx context.Context, began time.Time, err error) {
 	}
 }
 
-// looked records a successful command that only reads. It does not end an outage in which Redis refuses scripts: a replica answers reads, and accepts
+// looked records a successful command that only reads. It does not end an outage while Redis refuses scripts: a replica answers reads, and accepts
 // no job.
 func (o *outage) looked(ctx context.Context, began time.Time, lease time.Duration) {
 	o.mu.Lock()
@@ -134,8 +134,8 @@ type elsewhere struct {
 	moves bool // it is moving, and that was logged
 }
 
-// tell reports whether err says that the bucket is elsewhere, and logs it.
-func (e *elsewhere) tell(ctx context.Context, log *slog.Logger, err error) bool {
+// logIfMoved reports whether err says that the bucket is elsewhere, and logs it.
+func (e *elsewhere) logIfMoved(ctx context.Context, log *slog.Logger, err error) bool {
 	moves := errors.Is(err, shaper.ErrMoves)
 	if !moves && !errors.Is(err, shaper.ErrTagChanged) {
 		return false

@@ -31,15 +31,15 @@ type bucketPatrol struct {
 	shared *store.Store // scripts for many buckets share round trips
 	claims *claimer
 	deaths *deaths
-	events eventTeller
+	events eventSender
 	stall  *stall      // shared by all buckets: a stall affects the whole process
 	tended atomic.Bool // a goroutine maintains the bucket, and owns its sweepWatch
 
 	// For the goroutine of all patrols.
-	quiet bool // the last look found nothing
-	tells bool // there are jobs that expire, or callbacks
-	empty bool // Redis keeps no data of the bucket to audit or trim
-	trims bool // Redis keeps data to trim
+	quiet    bool // the last look found nothing
+	hasTimed bool // there are jobs that expire, or callbacks
+	empty    bool // Redis keeps no data of the bucket to audit or trim
+	trims    bool // Redis keeps data to trim
 }
 
 func newBucketPatrol(claims *claimer, deaths *deaths, shared *store.Store, stall *stall) *bucketPatrol {
@@ -49,7 +49,7 @@ func newBucketPatrol(claims *claimer, deaths *deaths, shared *store.Store, stall
 }
 
 // lookAfter does the maintenance of one bucket. Only one call runs at a time.
-func (p *bucketPatrol) lookAfter(ctx context.Context, s sight) {
+func (p *bucketPatrol) lookAfter(ctx context.Context, s findings) {
 	for p.tend(ctx, s) && ctx.Err() == nil {
 	}
 	if s.events {
@@ -85,7 +85,7 @@ type sweepWatch struct {
 
 // tend sweeps a bucket if a lease expired or an audit is due. It reports whether there may be more leases to return; then the caller calls it again
 // at once.
-func (p *bucketPatrol) tend(ctx context.Context, s sight) (more bool) {
+func (p *bucketPatrol) tend(ctx context.Context, s findings) (more bool) {
 	now := time.Now()
 	if away := later(p.outage.lastLong(), p.stall.lastLong()); !away.IsZero() {
 		// Redis was down, or this process stalled: leases expired because no process could extend them. Their holders get one heartbeat, and no crash

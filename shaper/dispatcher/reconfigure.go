@@ -105,7 +105,7 @@ func (d *Dispatcher) startLoop(r *bucketLoop) *bucketLoop {
 	c := d.current
 	ctx, stop := context.WithCancel(c.ctx)
 	r.stop = stop
-	r.callbacks.tells.within = ctx
+	r.callbacks.moves.within = ctx
 	c.running.Go(func() {
 		defer stop()
 		err := r.run(ctx)

@@ -20,19 +20,19 @@ import (
 // scheduler fires the schedules of one bucket. Only the loop of fireSchedules uses it.
 type scheduler struct {
 	*bucketConn
-	shared *store.Store
-	claims token       // wakes the claim loop, which writes the settings
-	told   atomic.Bool // a schedule has changed
-	next   time.Time   // when to look next
-	some   bool        // the last look found a schedule
-	failed bool        // the last look failed
+	shared  *store.Store
+	claims  token       // wakes the claim loop, which writes the settings
+	changed atomic.Bool // a schedule has changed
+	next    time.Time   // when to look next
+	some    bool        // the last look found a schedule
+	failed  bool        // the last look failed
 
 	estimate func(bucket string, job *shaper.Job) shaper.Units // nil: jobs reserve the bucket's default
 }
 
-// look fires the schedules that are due, and sets the time of the next look. If a bucket has more due schedules than one look returns, it is looked
+// fireDue fires the schedules that are due, and sets the time of the next look. If a bucket has more due schedules than one look returns, it is looked
 // at again at once, after the others.
-func (s *scheduler) look(ctx context.Context) {
+func (s *scheduler) fireDue(ctx context.Context) {
 	began := time.Now()
 	var found []dueSchedule
 	var now, next int64

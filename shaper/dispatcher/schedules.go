@@ -37,15 +37,15 @@ func (d *Dispatcher) fireSchedules(ctx context.Context) {
 		var due []*scheduler
 		for _, loop := range loops {
 			s := loop.schedules
-			told := s.told.Swap(false)
-			s.some = s.some || told
-			if all || told || !time.Now().Before(s.next) {
+			changed := s.changed.Swap(false)
+			s.some = s.some || changed
+			if all || changed || !time.Now().Before(s.next) {
 				due = append(due, s)
 			}
 		}
 		var looks sync.WaitGroup
 		for _, s := range d.withSchedules(ctx, due) {
-			looks.Go(func() { s.look(ctx) })
+			looks.Go(func() { s.fireDue(ctx) })
 		}
 		looks.Wait()
 		soonest := time.Now().Add(schedulesPoll)
@@ -58,7 +58,7 @@ func (d *Dispatcher) fireSchedules(ctx context.Context) {
 	}
 }
 
-// withSchedules returns the schedulers whose buckets have schedules. Buckets without any at the last look share a command, as in [Dispatcher.look].
+// withSchedules returns the schedulers whose buckets have schedules. Buckets without any at the last look share a command, as in [Dispatcher.checkBuckets].
 func (d *Dispatcher) withSchedules(ctx context.Context, all []*scheduler) []*scheduler {
 	none := those(all, func(s *scheduler) bool { return !s.some })
 	for _, s := range none {

@@ -36,7 +36,7 @@ func TestAStepOverAFire(t *testing.T) {
 			var made []string
 			for i, step := range steps {
 				mini.SetTime(noon.Add(-time.Minute).Add(step))
-				f.look(i % 2)
+				f.fireDue(i % 2)
 				for _, id := range f.ids() { // so that a second fire would be another job
 					made = append(made, id)
 					must.Get(f.all[0].store.Cancel(t.Context(), "b", id, ""))(t)
@@ -78,7 +78,7 @@ func TestFiresBeforeADispatcherLooks(t *testing.T) {
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 */3 * * *", CatchUp: schedule.CatchUpAll}}
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
 	mini.SetTime(at(13)) // no dispatcher ran at 12:00
-	f.look(0)
+	f.fireDue(0)
 	if got, want := fmt.Sprint(f.ids()), fireIDs("s", at(12)); got != want {
 		t.Errorf("new: %s, want %s", got, want)
 	}
@@ -86,7 +86,7 @@ func TestFiresBeforeADispatcherLooks(t *testing.T) {
 	mini.SetTime(at(16)) // 15:00 is in the pause
 	f.control("s", "resume", "")
 	mini.SetTime(at(19))
-	f.look(0)
+	f.fireDue(0)
 	if got, want := fmt.Sprint(f.ids()), fireIDs("s", at(12), at(18)); got != want {
 		t.Errorf("resumed: %s, want %s", got, want)
 	}
@@ -94,7 +94,7 @@ func TestFiresBeforeADispatcherLooks(t *testing.T) {
 	text := must.Get(store.DefinitionText(&made))(t)
 	f.control("made", "set", text)
 	mini.SetTime(at(20).Add(time.Second))
-	f.look(0)
+	f.fireDue(0)
 	if got := f.ids(); !slices.Contains(got, shaper.ScheduleJobID("made", at(20))) {
 		t.Errorf("made: %s", got)
 	}
@@ -110,9 +110,9 @@ func TestAStepBackBeforeAResume(t *testing.T) {
 	b.DedupeWindow = 0
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 * * * *"}}
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
-	f.look(0)
+	f.fireDue(0)
 	mini.SetTime(noon.Add(time.Second))
-	f.look(0)
+	f.fireDue(0)
 	if got, want := fmt.Sprint(f.ids()), fireIDs("s", noon); got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
@@ -123,11 +123,11 @@ func TestAStepBackBeforeAResume(t *testing.T) {
 	f.control("s", "pause", "")
 	mini.SetTime(noon.Add(-10 * time.Minute))
 	f.control("s", "resume", "")
-	f.look(0)
+	f.fireDue(0)
 	mini.SetTime(noon.Add(time.Minute / 2))
-	f.look(0)
+	f.fireDue(0)
 	mini.SetTime(noon.Add(time.Hour))
-	f.look(0)
+	f.fireDue(0)
 	if got, want := fmt.Sprint(f.ids()), fireIDs("s", noon.Add(time.Hour)); got != want {
 		t.Errorf("after the step: %s, want %s", got, want)
 	}
@@ -142,16 +142,16 @@ func TestAResumeAfterAWrongClock(t *testing.T) {
 	b := rig.Bucket("b", 1)
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 * * * *"}}
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
-	f.look(0)
+	f.fireDue(0)
 	ahead := noon.AddDate(1, 0, 0)
 	mini.SetTime(ahead)
-	f.look(0)
+	f.fireDue(0)
 	mini.SetTime(noon)
 	f.control("s", "pause", "")
 	f.control("s", "resume", "")
-	f.look(0)
+	f.fireDue(0)
 	mini.SetTime(noon.Add(time.Hour))
-	f.look(0)
+	f.fireDue(0)
 	want := []string{shaper.ScheduleJobID("s", noon.Add(time.Hour)), shaper.ScheduleJobID("s", ahead)}
 	if got := f.ids(); !slices.Equal(got, want) {
 		t.Errorf("%s, want %s", got, want)
@@ -168,9 +168,9 @@ func TestASchedulesFlowHasToExist(t *testing.T) {
 	b.Flow.MustExist = true
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 12 * * *", Job: shaper.ScheduledJob{Flow: "acme"}}}
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
-	f.look(0)
+	f.fireDue(0)
 	mini.SetTime(noon)
-	f.look(0)
+	f.fireDue(0)
 	found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), "s")
 	if err != nil || len(found) != 1 || found[0].Fired != 0 || found[0].Blocked != string(shaper.ReasonUnknownFlow) {
 		t.Fatalf("%+v, %v", found, err)
@@ -180,7 +180,7 @@ func TestASchedulesFlowHasToExist(t *testing.T) {
 	_ = patch.Put(shaper.FlowWeight, "1")
 	must.Get(client.Op.As("anna").Bucket("b").Flow("acme").Set(t.Context(), patch))(t)
 	mini.SetTime(noon.Add(time.Minute))
-	f.look(0)
+	f.fireDue(0)
 	if found, err = f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), "s"); err != nil || found[0].Fired != 1 || found[0].Blocked != "" {
 		t.Errorf("%+v, %v", found[0], err)
 	}
@@ -196,18 +196,18 @@ func TestMissedFiresAreCountedOnce(t *testing.T) {
 	b.Capacity, b.Shed = 1, shaper.NoShedding
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 * * * *", Overlap: schedule.OverlapSkip}}
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
-	f.look(0)
+	f.fireDue(0)
 	client := must.Get(rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}}))(t)
 	must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "other"}))(t)
 	for i := range 5 { // three fires are due, and none gets in
 		mini.SetTime(noon.Add(2*time.Hour + time.Minute + time.Duration(i)*10*time.Second))
-		f.look(0)
+		f.fireDue(0)
 	}
 	must.Get(client.Cancel(t.Context(), "b", "other"))(t)
 	mini.SetTime(noon.Add(2*time.Hour + 2*time.Minute))
-	f.look(0)                                           // 14:00 gets in, 12:00 and 13:00 are missed
+	f.fireDue(0)                                        // 14:00 gets in, 12:00 and 13:00 are missed
 	mini.SetTime(noon.Add(5*time.Hour + 2*time.Minute)) // 17:00 is skipped, 15:00 and 16:00 are missed
-	f.look(0)
+	f.fireDue(0)
 	found, err := f.all[0].store.Schedules(t.Context(), store.HomeOf(f.own[0].Bucket), "s")
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)

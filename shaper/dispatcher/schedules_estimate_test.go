@@ -45,7 +45,7 @@ func TestScheduledJobsAreEstimated(t *testing.T) {
 	}
 	for range 3 { // the first look learns when to fire
 		for n := range f.own {
-			f.look(n)
+			f.fireDue(n)
 		}
 		now = now.Add(time.Minute)
 		mini.SetTime(now)

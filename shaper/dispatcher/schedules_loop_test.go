@@ -94,7 +94,7 @@ func TestSchedulesGoWithTheirBucket(t *testing.T) {
 	b := rig.Bucket("b", 10)
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 2 * * *"}, {Name: "other", Cron: "0 3 * * *"}}
 	before := newFirers(t, 1, b, conn)
-	before.look(0)
+	before.fireDue(0)
 	d := before.own[0]
 	if _, _, err := d.store.ControlSchedule(t.Context(), store.HomeOf(d.Bucket), "s", "pause", "ann", "holidays"); err != nil {
 		t.Fatal(err)

@@ -47,11 +47,11 @@ func newFirers(t *testing.T, n int, b shaper.Bucket, conn func() producer.Config
 	return f
 }
 
-// look has a dispatcher look until it has nothing to do.
-func (f *firers) look(n int) {
+// fireDue has a dispatcher look until it has nothing to do.
+func (f *firers) fireDue(n int) {
 	f.t.Helper()
 	for range 500 {
-		f.own[n].look(f.t.Context())
+		f.own[n].fireDue(f.t.Context())
 		if f.own[n].failed {
 			f.t.Fatal("a look at the schedules failed")
 		}
@@ -145,7 +145,7 @@ func TestAYearOfSchedules(t *testing.T) {
 		seed := rand.Uint64()
 		t.Log("seed", seed)
 		random := rand.New(rand.NewPCG(seed, 1))
-		f.look(0)
+		f.fireDue(0)
 		looks := 0
 		for _, at := range slices.CompactFunc(instants, time.Time.Equal) {
 			type look struct {
@@ -160,7 +160,7 @@ func TestAYearOfSchedules(t *testing.T) {
 			slices.SortFunc(order, func(a, b look) int { return a.at.Compare(b.at) })
 			for _, one := range order {
 				mini.SetTime(one.at)
-				f.look(one.who)
+				f.fireDue(one.who)
 				looks++
 			}
 		}
@@ -208,7 +208,7 @@ func TestOneOfManyFires(t *testing.T) {
 		b.Schedules = append(b.Schedules, shaper.Schedule{Name: fmt.Sprint("s", i), Cron: "@every 1s"})
 	}
 	f := newFirers(t, 4, b, func() producer.Config { return producer.Config{Redis: server.Client()} })
-	f.look(0)
+	f.fireDue(0)
 	due := fmt.Sprint(time.Now().Add(-time.Minute / 2).Truncate(time.Second).UnixMicro())
 	keys := f.own[0].Keys
 	for i := range 40 { // each due at the same time, once
@@ -269,18 +269,18 @@ func TestAFullBucketKeepsAFireDue(t *testing.T) {
 		b.Capacity, b.Shed = 1, shaper.NoShedding
 		b.Schedules = []shaper.Schedule{{Name: "noon", Cron: "0 12 * * *", CatchUp: c.catch, Job: shaper.ScheduledJob{Payload: []byte("hello")}}}
 		f := newFirers(t, 2, b, func() producer.Config { return producer.Config{Redis: redistest.ClientOf(t, mini)} })
-		f.look(0)
+		f.fireDue(0)
 		client := must.Get(rig.NewActors(producer.Config{Redis: redistest.ClientOf(t, mini), Buckets: []shaper.Bucket{b}}))(t)
 		must.Get(client.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "other"}))(t)
 		mini.SetTime(noon)
-		f.look(0)
-		f.look(1)
+		f.fireDue(0)
+		f.fireDue(1)
 		if got := f.ids(); fmt.Sprint(got) != "[other]" {
 			t.Errorf("while it is full: %v", got)
 		}
 		mini.SetTime(noon.Add(2 * time.Minute))
 		must.Get(client.Cancel(t.Context(), "b", "other"))(t)
-		f.look(1)
+		f.fireDue(1)
 		runs := f.runs("noon")
 		if len(runs) != 1 || strings.TrimSpace(fmt.Sprint(runs[0].Outcome, " ", runs[0].Fire.Format(time.TimeOnly), " ", runs[0].Reason)) != c.want {
 			t.Errorf("catch_up %s: %+v, want %s", c.catch, runs, c.want)
@@ -300,20 +300,20 @@ func TestALostReplyOfAFire(t *testing.T) {
 	b.Schedules = []shaper.Schedule{{Name: "s", Cron: "0 0 1 1 *", CatchUp: schedule.CatchUpLast}}
 	w := rig.NewWorld(t, b)
 	f := newFirers(t, 1, b, func() producer.Config { return producer.Config{Redis: rig.Connect(t, w.Proxy.Addr())} })
-	f.look(0)
+	f.fireDue(0)
 	w.Enqueue(1) // so that the server knows the script
 	d := f.own[0]
 	if _, _, err := d.store.ControlSchedule(t.Context(), store.HomeOf(d.Bucket), "s", "fire", "ann", ""); err != nil {
 		t.Fatal(err)
 	}
 	lost := w.Proxy.DropReply(lua.Enqueue.SHA() + "\r\n")
-	f.own[0].look(t.Context())
+	f.own[0].fireDue(t.Context())
 	<-lost
 	if !f.own[0].failed || len(f.ids()) != 2 {
 		t.Fatalf("failed %t, %d jobs", f.own[0].failed, len(f.ids()))
 	}
 	f.own[0].failed = false
-	f.look(0)
+	f.fireDue(0)
 	if runs := f.runs("s"); len(f.ids()) != 2 || len(runs) != 1 || runs[0].AskedBy != "ann" {
 		t.Errorf("%v, runs %+v", f.ids(), runs)
 	}

@@ -295,8 +295,8 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 		answer = &shaper.Answer{Status: one.outcome.Status, Cut: one.job.waiter != ""}
 	}
 	kept := (answer != nil || logs) && settings.Retention > 0
-	callback, isTold := s.callbackLine(one.job, state)
-	if callback != "" && !isTold && !kept && one.job.waiter == "" { // it is only counted: the same text for many jobs
+	callback, isSent := s.callbackLine(one.job, state)
+	if callback != "" && !isSent && !kept && one.job.waiter == "" { // it is only counted: the same text for many jobs
 		head, _ := codec.SealResult(&shaper.JobResult{State: state})
 		return result{head: head, callback: callback}
 	}
@@ -316,7 +316,7 @@ func (s *settler) resultOf(one *settlement, cause string) result {
 
 // callbackLine returns the line that settle.lua writes if a job has a callback or is in a bundle, else "". isTold reports whether a callback is sent,
 // and not only the bundle's count updated.
-func (s *settler) callbackLine(job *leased, state shaper.State) (line string, isTold bool) {
+func (s *settler) callbackLine(job *leased, state shaper.State) (line string, isSent bool) {
 	settings := s.Settings.Load().Callbacks
 	// without settings it is unknown whether there is a URL, and nothing is lost
 	hasNoURL := settings.Bucket != "" && settings.URLOf(state, job.callbackURL, job.failureURL) == ""

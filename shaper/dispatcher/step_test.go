@@ -85,7 +85,7 @@ func TestStepForwardsTakesNoLeaseBack(t *testing.T) {
 
 		s.Step(time.Hour)
 		s.claim(r, "second")
-		patrolOf(r).tend(t.Context(), sight{deadline: deadline})
+		patrolOf(r).tend(t.Context(), findings{deadline: deadline})
 		s.WantState(shaper.StateInFlight, "a")
 	})
 }
@@ -111,11 +111,11 @@ func TestOutageTakesNoLeaseBack(t *testing.T) {
 				watch := patrolOf(r)
 				outage(r)
 				r.outage.worked(t.Context(), time.Now(), r.lease)
-				watch.tend(t.Context(), sight{deadline: 1})
+				watch.tend(t.Context(), findings{deadline: 1})
 				s.WantState(shaper.StateInFlight, "a")
 
 				r.outage.long = time.Time{} // long ago
-				patrolOf(r).tend(t.Context(), sight{deadline: 1})
+				patrolOf(r).tend(t.Context(), findings{deadline: 1})
 				s.WantState(shaper.StateQueued, "a")
 			})
 		})

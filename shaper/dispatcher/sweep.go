@@ -69,7 +69,7 @@ func (p *bucketPatrol) sweep(ctx context.Context, latest int64, audit bool) erro
 	if err == nil {
 		err = p.takeBack(ctx, how, f.waiting, append(f.astray, f.suspects...), &sum)
 	}
-	p.tell(ctx, &sum)
+	p.reportRepairs(ctx, &sum)
 	if err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (p *bucketPatrol) mending(start time.Time, latest int64) (how mending, atMo
 	return how, atMost
 }
 
-// tell counts and logs what a sweep has repaired.
-func (p *bucketPatrol) tell(ctx context.Context, sum *mended) {
+// reportRepairs counts and logs what a sweep has repaired.
+func (p *bucketPatrol) reportRepairs(ctx context.Context, sum *mended) {
 	p.deaths.note(sum.poisoned)
 	p.store.Metrics.CountSweep(p.Name, sum.takenBack, sum.poisoned, sum.repaired)
 	if sum.takenBack+sum.poisoned+sum.repaired > 0 {

@@ -78,7 +78,7 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	return string(text)
 }
 
-// firstNameOf returns the name that the keys of a bucket have where it is another one than that of the bucket, else "".
+// firstNameOf returns the name that the keys of a bucket have if it differs from the bucket's name, else "".
 func firstNameOf(b *store.Bucket) string {
 	if b.Keys.Name == b.Name {
 		return ""

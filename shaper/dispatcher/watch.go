@@ -78,7 +78,7 @@ func (d *Dispatcher) renewTimetables(ctx context.Context, loops []*bucketLoop) {
 }
 
 // keepWithin keeps a job within its window, despite the uncertainty of the clock of Redis. The job departs no earlier than the latest instant at
-// which the window can open. Its permit is void from the earliest instant at which the window can end. The times are those of a claim; 0: none.
+// which the window can open. Its permit is void from the earliest instant at which the window can end. The times come from a claim; 0: none.
 func (c *bucketConn) keepWithin(job *leased, opening, closes int64) {
 	if opening > 0 {
 		if _, latest := c.clock.localBounds(opening); job.slot.Before(latest) {

@@ -74,7 +74,7 @@ func TestWindowsAfterAChangeOfHours(t *testing.T) {
 			worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 				mu.Lock()
 				defer mu.Unlock()
-				var event told
+				var event hookPayload
 				if json.Unmarshal(a.Payload, &event) == nil && event.Data.Window != nil {
 					w := event.Data.Window
 					got = append(got, w.Opened.UTC().Format("15:04 ")+w.Closed.UTC().Format("15:04"))

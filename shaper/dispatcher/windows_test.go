@@ -29,7 +29,7 @@ func TestEachWindowIsReportedOnce(t *testing.T) {
 	worker := shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
-		var event told
+		var event hookPayload
 		if a.Bucket == "reports" && json.Unmarshal(a.Payload, &event) == nil && event.Data.Window != nil {
 			w := event.Data.Window
 			opened[w.Opened]++

@@ -71,7 +71,7 @@ func (b *binned) text() string {
 func parseBins(text string) (newest int64, bins []Counts, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return 0, nil, errors.New("fleet: a process tells no bins")
+		return 0, nil, errors.New("fleet: a process reports no bins")
 	}
 	if newest, err = strconv.ParseInt(words[0], 10, 64); err != nil {
 		return 0, nil, fmt.Errorf("fleet: the bins of a process: %w", err)

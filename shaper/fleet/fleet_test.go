@@ -111,7 +111,7 @@ func (p *process) counts(bucket string, arrived, refused, departed, failed int) 
 	}
 }
 
-func look(t *testing.T, v *fleet.View) *fleet.Snapshot {
+func readSnapshot(t *testing.T, v *fleet.View) *fleet.Snapshot {
 	t.Helper()
 	s, err := v.Look(t.Context())
 	if err != nil {
@@ -134,7 +134,7 @@ func TestProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := tundishtest.Open(t).Redis()
 		v := fleet.NewView(conn, 0)
-		if s := look(t, v); len(s.Processes) != 0 {
+		if s := readSnapshot(t, v); len(s.Processes) != 0 {
 			t.Errorf("an empty fleet has %s", names(s))
 		}
 		d := startProcess(t, conn, "dispatcher", "plain", "other")
@@ -142,7 +142,7 @@ func TestProcesses(t *testing.T) {
 		d.busy.Store(3)
 		d.counts("plain", 0, 0, 100, 0)
 		pass(6 * time.Second)
-		s := look(t, v)
+		s := readSnapshot(t, v)
 		if names(s) != "dispatcher producer" {
 			t.Fatalf("there are %s", names(s))
 		}
@@ -155,15 +155,15 @@ func TestProcesses(t *testing.T) {
 		}
 		d.kill()
 		pass(8 * time.Second)
-		if s := look(t, v); names(s) != "dispatcher producer" {
+		if s := readSnapshot(t, v); names(s) != "dispatcher producer" {
 			t.Errorf("8 s after a kill there are %s", names(s))
 		}
 		pass(8 * time.Second)
-		if s := look(t, v); names(s) != "producer" || s.IsServed("plain") {
+		if s := readSnapshot(t, v); names(s) != "producer" || s.IsServed("plain") {
 			t.Errorf("16 s after a kill there are %s", names(s))
 		}
 		p.stop()
-		if s := look(t, v); names(s) != "" {
+		if s := readSnapshot(t, v); names(s) != "" {
 			t.Errorf("after a stop there are %s", names(s))
 		}
 		if n, err := conn.HLen(t.Context(), "tundish:{fleet}:processes").Result(); err != nil || n > 2 {
@@ -192,7 +192,7 @@ func TestCounts(t *testing.T) {
 			pass(time.Second)
 		}
 		pass(time.Second)
-		s := look(t, v)
+		s := readSnapshot(t, v)
 		if got := fmt.Sprint(s.Minute("plain")); got != "[50 50 50 50 50 50 50 50 50 50 50 50]" {
 			t.Errorf("the minute is %s", got)
 		}
@@ -200,7 +200,7 @@ func TestCounts(t *testing.T) {
 			t.Errorf("%g a second", s.Rate("plain"))
 		}
 		pass(20 * time.Second)
-		if got := look(t, v).Minute("plain"); got[11] != 0 || got[10] != 0 || got[0] != 50 {
+		if got := readSnapshot(t, v).Minute("plain"); got[11] != 0 || got[10] != 0 || got[0] != 50 {
 			t.Errorf("20 s later the minute is %v", got)
 		}
 		sum := func() fleet.Counts {
@@ -223,7 +223,7 @@ func TestCounts(t *testing.T) {
 		}
 		one.counts("plain", 0, 0, 5, 0)
 		pass(12 * time.Second)
-		if s := look(t, v); names(s) != "dispatcher dispatcher producer" || !s.IsServed("plain") {
+		if s := readSnapshot(t, v); names(s) != "dispatcher dispatcher producer" || !s.IsServed("plain") {
 			t.Errorf("after a loss there are %s", names(s))
 		}
 		if got := sum(); got.Departed != 5 || got.Arrived != 0 {

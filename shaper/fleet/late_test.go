@@ -30,7 +30,7 @@ func TestLatePermits(t *testing.T) {
 		returned(two, shaper.ReasonLateConnect, 10)
 		returned(two, shaper.ReasonLateProcess, 10)
 		pass(10 * time.Second)
-		is := look(t, v).Permits("plain")
+		is := readSnapshot(t, v).Permits("plain")
 		if is.Departed != 60 || is.Late[shaper.ReasonLateConnect] != 30 || is.Late[shaper.ReasonLateProcess] != 10 || is.Late[shaper.ReasonLateRedis] != 0 {
 			t.Errorf("counted are %+v", is)
 		}
@@ -38,11 +38,11 @@ func TestLatePermits(t *testing.T) {
 			t.Errorf("told is %q, want %q", is.String(), want)
 		}
 		pass(45 * time.Second)
-		if is := look(t, v).Permits("plain"); is.Departed != 0 || is.Late[shaper.ReasonLateConnect] != 10 {
+		if is := readSnapshot(t, v).Permits("plain"); is.Departed != 0 || is.Late[shaper.ReasonLateConnect] != 10 {
 			t.Errorf("75 s later counted are %+v", is)
 		}
 		pass(time.Minute)
-		if is := look(t, v).Permits("plain"); is.HoldBack() || is.String() != "" {
+		if is := readSnapshot(t, v).Permits("plain"); is.HoldBack() || is.String() != "" {
 			t.Errorf("after a quiet minute counted are %+v", is)
 		}
 	})

@@ -43,7 +43,7 @@ func TestLostBeats(t *testing.T) {
 		if sum != int64(departed) {
 			t.Errorf("%d departures are in the history, of %d", sum, departed)
 		}
-		if s := look(t, v); !s.IsServed("plain") || !s.IsServed("idle") {
+		if s := readSnapshot(t, v); !s.IsServed("plain") || !s.IsServed("idle") {
 			t.Error("a bucket is not served any more")
 		}
 	})

@@ -71,20 +71,20 @@ type Config struct {
 
 // Member sends the heartbeats of its process.
 type Member struct {
-	cfg    Config
-	id     string
-	counts *metrics.Metrics
-	born   time.Time
-	offset time.Duration // of the clock of Redis from ours
-	number int64         // of the last heartbeat
-	period int64         // of the history
-	told   map[string]*counted
-	late   [Slots]metrics.Lateness // in the last beats, the newest first
-	looked []string                // buckets that are being watched
-	bins   map[string]*binned
+	cfg      Config
+	id       string
+	counts   *metrics.Metrics
+	born     time.Time
+	offset   time.Duration // of the clock of Redis from ours
+	number   int64         // of the last heartbeat
+	period   int64         // of the history
+	reported map[string]*counted
+	late     [Slots]metrics.Lateness // in the last beats, the newest first
+	looked   []string                // buckets that are being watched
+	bins     map[string]*binned
 
-	refusedTold map[string]string // what was sent by refused, by limit
-	unsent      [][]any           // what was counted and Redis has not confirmed yet, one script call each; until it is empty, count does nothing
+	refusedReported map[string]string // what was sent by refused, by limit
+	unsent          [][]any           // what was counted and Redis has not confirmed yet, one script call each; until it is empty, count does nothing
 }
 
 // counted holds what was last reported of a bucket.
@@ -111,7 +111,7 @@ func NewMember(cfg Config) (*Member, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = timeout
 	}
-	return &Member{cfg: cfg, id: uuid.NewString(), counts: counts, born: time.Now(), told: map[string]*counted{}, bins: map[string]*binned{}, refusedTold: map[string]string{}}, nil
+	return &Member{cfg: cfg, id: uuid.NewString(), counts: counts, born: time.Now(), reported: map[string]*counted{}, bins: map[string]*binned{}, refusedReported: map[string]string{}}, nil
 }
 
 // Run sends heartbeats until ctx ends, and then a last one that says the process has stopped. It costs one command every five seconds, and one a
@@ -120,9 +120,9 @@ func (m *Member) Run(ctx context.Context) {
 	stopped := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { stopped <- time.Now() })
 	// the first reply carries the time of Redis and the watched buckets; the second heartbeat sends the counts
-	m.tell(ctx, time.Now(), false)
+	m.sendCounts(ctx, time.Now(), false)
 	m.count(m.redis(time.Now()))
-	m.tell(ctx, time.Now(), false)
+	m.sendCounts(ctx, time.Now(), false)
 	for {
 		step := Beat
 		if len(m.looked) > 0 {
@@ -133,21 +133,21 @@ func (m *Member) Run(ctx context.Context) {
 		goesOn := m.wait(ctx, next.Sub(now))
 		at := time.Now()
 		m.count(m.redis(at))
-		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and tell it one after another
-			last, cancel := context.WithDeadline(context.WithoutCancel(ctx), (<-stopped).Add(lastTell))
+		if !goesOn || !m.wait(ctx, rand.N(step/10)) { //nolint:gosec // jitter: all processes count at once, and send the counts one after another
+			last, cancel := context.WithDeadline(context.WithoutCancel(ctx), (<-stopped).Add(lastSend))
 			defer cancel()
 			if last.Err() == nil {
-				m.tell(last, at, true)
+				m.sendCounts(last, at, true)
 			}
 			return
 		}
-		m.tell(ctx, at, false)
+		m.sendCounts(ctx, at, false)
 	}
 }
 
-// lastTell bounds the last heartbeat, counted from the end of ctx. So an unresponsive Redis delays the stop by at most the call under way and this
+// lastSend bounds the last heartbeat, counted from the end of ctx. So an unresponsive Redis delays the stop by at most the call under way and this
 // time.
-const lastTell = time.Second
+const lastSend = time.Second
 
 // redis converts an instant to the clock of Redis.
 func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }
@@ -186,13 +186,13 @@ func (m *Member) count(now time.Time) {
 		buckets[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(buckets)) {
-		before, is := m.told[name], totals[name]
+		before, is := m.reported[name], totals[name]
 		if before != nil && before.Totals == is && !before.again {
 			continue
 		}
 		if before == nil || before.isAbove(is) { // new, or its counters restarted after it was removed from the configuration and added again
 			before = &counted{slot: slot}
-			m.told[name] = before
+			m.reported[name] = before
 		}
 		args = append(args, name, before.text(is, now), placeOf(name), is.Arrived-before.Arrived, is.Refused-before.Refused, is.Departed-before.Departed, is.Failed-before.Failed)
 		before.Totals, before.again = is, false
@@ -200,22 +200,22 @@ func (m *Member) count(now time.Time) {
 			flush()
 		}
 	}
-	for name := range m.told {
+	for name := range m.reported {
 		if !buckets[name] {
-			delete(m.told, name)
+			delete(m.reported, name)
 			args = append(args, name, "", "", 0, 0, 0, 0)
 		}
 	}
-	tell := func(name, text string) {
+	add := func(name, text string) {
 		if args = append(args, name, text, "", 0, 0, 0, 0); len(args) >= beatArgs*beatBuckets {
 			flush()
 		}
 	}
 	for name, b := range m.bins {
-		tell(binsOf(name), b.text())
+		add(binsOf(name), b.text())
 	}
 	if beginsBeat(now) {
-		m.refused(tell)
+		m.refused(add)
 	}
 	flush()
 }
@@ -269,9 +269,9 @@ func (c *counted) text(is metrics.Totals, now time.Time) string {
 	return string(text) + lateText(c.lates) + c.progress.text()
 }
 
-// tell sends the prepared counts. The reply carries the time of Redis and the watched buckets. A call without a reply is repeated under the same
+// sendCounts sends the prepared counts. The reply carries the time of Redis and the watched buckets. A call without a reply is repeated under the same
 // number.
-func (m *Member) tell(ctx context.Context, at time.Time, leaves bool) {
+func (m *Member) sendCounts(ctx context.Context, at time.Time, leaves bool) {
 	says := m.says(at, leaves)
 	var err error
 	if len(m.unsent) == 0 {
@@ -285,7 +285,7 @@ func (m *Member) tell(ctx context.Context, at time.Time, leaves bool) {
 		}
 	}
 	if err != nil {
-		m.cfg.Logger.DebugContext(ctx, "this process could not tell the fleet that it lives: it tries again", "error", err)
+		m.cfg.Logger.DebugContext(ctx, "the heartbeat of this process failed: it tries again", "error", err)
 	}
 }
 
@@ -350,10 +350,10 @@ func (m *Member) send(ctx context.Context, says string, counted []any) error {
 
 // tellAgain makes the next heartbeat report all buckets.
 func (m *Member) tellAgain() {
-	for _, c := range m.told {
+	for _, c := range m.reported {
 		c.again = true
 	}
-	clear(m.refusedTold)
+	clear(m.refusedReported)
 }
 
 // wait waits for d, and meanwhile counts the bins of watched buckets. It reports whether ctx is still alive.

@@ -149,6 +149,6 @@ func (s *Snapshot) Progress(bucket string) Progress {
 
 // lastSlot returns the newest slot that all processes have reported.
 func (s *Snapshot) lastSlot() int64 {
-	const heard = time.Second // after the end of a slot
-	return s.Now.Add(-heard).UnixMicro()/Beat.Microseconds() - 1
+	const delay = time.Second // after the end of a slot
+	return s.Now.Add(-delay).UnixMicro()/Beat.Microseconds() - 1
 }

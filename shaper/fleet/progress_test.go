@@ -29,7 +29,7 @@ func TestProgress(t *testing.T) {
 		two.CountOutcome("mail", shaper.ResultReturned, shaper.Returned("late"), 0, "")
 		pass(12 * time.Second)
 		want := fleet.Progress{Window: 30 * time.Second, Arrived: 5, Succeeded: 4, Gone: 5, Attempts: 6, Unsuccessful: 2, Reason: "http_401"}
-		got := look(t, view).Progress("mail")
+		got := readSnapshot(t, view).Progress("mail")
 		if got.Last.Before(before) || got.Last.After(before.Add(6*time.Second)) {
 			t.Errorf("the last success was at %s, want just after %s", got.Last, before)
 		}
@@ -37,11 +37,11 @@ func TestProgress(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		pass(30 * time.Second)
-		if got = look(t, view).Progress("mail"); got.Succeeded != 0 || got.Arrived != 0 || got.Attempts != 6 || got.Last.IsZero() {
+		if got = readSnapshot(t, view).Progress("mail"); got.Succeeded != 0 || got.Arrived != 0 || got.Attempts != 6 || got.Last.IsZero() {
 			t.Errorf("half a minute later: %+v", got)
 		}
 		pass(30 * time.Second)
-		if got = look(t, view).Progress("mail"); got.Attempts != 0 || got.Last.IsZero() {
+		if got = readSnapshot(t, view).Progress("mail"); got.Attempts != 0 || got.Last.IsZero() {
 			t.Errorf("a minute later: %+v", got)
 		}
 	})

@@ -22,33 +22,33 @@ const (
 func refusedOf(limit string) string { return "refused:" + limit }
 
 // refused reports the callers of each limit whose list has changed, and "" for a limit without refusals any more.
-func (m *Member) refused(tell func(name, text string)) {
+func (m *Member) refused(add func(name, text string)) {
 	top := m.counts.RefusedCallers(time.Now(), refusedCallers)
 	limits := slices.Sorted(maps.Keys(top))
 	limits = limits[:min(len(limits), refusedLimits)]
-	for limit := range m.refusedTold {
+	for limit := range m.refusedReported {
 		if !slices.Contains(limits, limit) {
-			delete(m.refusedTold, limit)
-			tell(refusedOf(limit), "")
+			delete(m.refusedReported, limit)
+			add(refusedOf(limit), "")
 		}
 	}
 	for _, limit := range limits {
 		text, err := json.Marshal(top[limit])
-		if err == nil && m.refusedTold[limit] != string(text) { // texts and numbers always marshal
-			m.refusedTold[limit] = string(text)
-			tell(refusedOf(limit), string(text))
+		if err == nil && m.refusedReported[limit] != string(text) { // texts and numbers always marshal
+			m.refusedReported[limit] = string(text)
+			add(refusedOf(limit), string(text))
 		}
 	}
 }
 
 // addRefused adds the refused callers that one process reports for a limit. at is the time of the report, in microseconds by the clock of Redis.
 func (s *Snapshot) addRefused(limit, at, text string) {
-	told, err := strconv.ParseInt(at, 10, 64)
+	sentAt, err := strconv.ParseInt(at, 10, 64)
 	var callers []admission.RefusedCaller
 	if err != nil || json.Unmarshal([]byte(text), &callers) != nil {
 		return // of a version with another format
 	}
-	older := max(int(s.Now.Sub(time.UnixMicro(told))/time.Minute), 0)
+	older := max(int(s.Now.Sub(time.UnixMicro(sentAt))/time.Minute), 0)
 	if s.refused[limit] == nil {
 		s.refused[limit] = map[string]int64{}
 	}

@@ -28,7 +28,7 @@ func TestRefusedCallers(t *testing.T) {
 		}
 		want := func(others int64, most ...fleet.Refusals) {
 			t.Helper()
-			got, rest := look(t, v).Refused("per-caller")
+			got, rest := readSnapshot(t, v).Refused("per-caller")
 			if diff := cmp.Diff(most, got); diff != "" || rest != others {
 				t.Errorf("others %d, want %d; %s", rest, others, diff)
 			}
@@ -61,11 +61,11 @@ func TestRefusedCallers(t *testing.T) {
 		}
 		refuse(a, "key:often", 50) // it comes too late to be told apart
 		pass(7 * time.Second)
-		most, others := look(t, v).Refused("per-caller")
+		most, others := readSnapshot(t, v).Refused("per-caller")
 		if len(most) != 20 || most[0].Refused != 2 || others != 750+50-40 {
 			t.Errorf("%d callers, others %d", len(most), others)
 		}
-		if _, none := look(t, v).Refused("another"); none != 0 {
+		if _, none := readSnapshot(t, v).Refused("another"); none != 0 {
 			t.Error("another limit refuses, too")
 		}
 	})

@@ -40,11 +40,11 @@ type Process struct {
 
 	left   bool // it has stopped
 	silent bool // no heartbeat for longer than Silence
-	counts map[string]told
+	counts map[string]reported
 }
 
-// told holds the counters that a process reported for a bucket.
-type told struct {
+// reported holds the counters that a process reported for a bucket.
+type reported struct {
 	Counts
 
 	slot  int64
@@ -117,7 +117,7 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 
 // read parses the counters of a process.
 func (s *Snapshot) read(p *Process, texts map[string]string) {
-	p.counts = make(map[string]told, len(texts))
+	p.counts = make(map[string]reported, len(texts))
 	for name, text := range texts {
 		at, text, _ := strings.Cut(text, " ") // when it was sent
 		if bucket, ok := strings.CutPrefix(name, binsOf("")); ok {
@@ -139,7 +139,7 @@ func (s *Snapshot) read(p *Process, texts map[string]string) {
 		}
 		const numbers = 5
 		if len(n) >= numbers {
-			p.counts[name] = told{Counts: Counts{n[0], n[1], n[2], n[3]}, slot: n[4], slots: n[numbers:], progress: parseProgress(outcomes)}
+			p.counts[name] = reported{Counts: Counts{n[0], n[1], n[2], n[3]}, slot: n[4], slots: n[numbers:], progress: parseProgress(outcomes)}
 		}
 	}
 	p.Buckets = len(p.counts)
@@ -175,7 +175,7 @@ func (s *Snapshot) Rename(other, name string) {
 	}
 }
 
-// Buckets are those of which a process tells, in alphabetical order.
+// Buckets returns the buckets that a process reports, in alphabetical order.
 func (s *Snapshot) Buckets() []string {
 	names := map[string]bool{}
 	for i := range s.Processes {

@@ -19,7 +19,7 @@ type Second struct {
 	Processes int `json:"processes"`
 
 	// Those of which the counts are in it: fewer in the first seconds, until all processes know that somebody looks.
-	Telling int `json:"telling"`
+	Reporting int `json:"reporting"`
 
 	// Processes that tell nothing any more, by their names: what they counted since they told it last is missing.
 	Lost []string `json:"lost,omitempty"`
@@ -50,8 +50,8 @@ type Watcher struct {
 
 // viewer is one subscriber.
 type viewer struct {
-	bucket string // the bucket whose bins it wants; "" for none
-	tell   chan Second
+	bucket  string // the bucket whose bins it wants; "" for none
+	seconds chan Second
 }
 
 // NewWatcher returns a watcher. failed, if not nil, is called with each error; the next second may work.
@@ -76,7 +76,7 @@ func (w *Watcher) Watch(bucket string) (seconds <-chan Second, end func()) {
 		ctx, w.stop = context.WithCancel(context.Background())
 		w.runs.Go(func() { w.run(ctx) })
 	}
-	return v.tell, func() {
+	return v.seconds, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.drop(v)
@@ -89,7 +89,7 @@ func (w *Watcher) drop(v *viewer) {
 		return
 	}
 	delete(w.viewers, v)
-	close(v.tell)
+	close(v.seconds)
 	if len(w.viewers) == 0 {
 		w.stop()
 		w.stop = nil
@@ -118,7 +118,7 @@ func (w *Watcher) run(ctx context.Context) {
 			return
 		case <-time.After(next.Sub(now)):
 		}
-		snapshot, err := w.look(ctx, n)
+		snapshot, err := w.readSnapshot(ctx, n)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.log(err)
@@ -126,12 +126,12 @@ func (w *Watcher) run(ctx context.Context) {
 			continue
 		}
 		offset = time.Until(snapshot.Now)
-		w.tellAll(ctx, before, snapshot)
+		w.sendSecond(ctx, before, snapshot)
 	}
 }
 
-// look returns a snapshot. Every few seconds it first renews the list of watched buckets.
-func (w *Watcher) look(ctx context.Context, n int) (*Snapshot, error) {
+// readSnapshot returns a snapshot. Every few seconds it first renews the list of watched buckets.
+func (w *Watcher) readSnapshot(ctx context.Context, n int) (*Snapshot, error) {
 	const sayEvery = 3 // seconds; an entry lasts ten
 	w.mu.Lock()
 	looked := map[string]bool{everything: true}
@@ -177,17 +177,17 @@ type tally struct {
 
 // tallied holds what a process reported last.
 type tallied struct {
-	name   string // "" once the process has stopped: then it is not reported as lost
-	counts map[string]Counts
-	last   time.Time // its last heartbeat
-	isTold bool      // it sends a heartbeat each second
+	name        string // "" once the process has stopped: then it is not reported as lost
+	counts      map[string]Counts
+	last        time.Time // its last heartbeat
+	isReporting bool      // it sends a heartbeat each second
 }
 
 func newTally() *tally { return &tally{processes: map[string]*tallied{}, bins: map[string]int64{}} }
 
-// tellAll sends each viewer the new counts, and drops a viewer that does not read. It sends nothing if ctx has ended: another goroutine serves later
+// sendSecond sends each viewer the new counts, and drops a viewer that does not read. It sends nothing if ctx has ended: another goroutine serves later
 // viewers.
-func (w *Watcher) tellAll(ctx context.Context, before *tally, s *Snapshot) {
+func (w *Watcher) sendSecond(ctx context.Context, before *tally, s *Snapshot) {
 	second := before.second(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,7 +205,7 @@ func (w *Watcher) tellAll(ctx context.Context, before *tally, s *Snapshot) {
 		own := second
 		own.Bins = bins[v.bucket]
 		select {
-		case v.tell <- own:
+		case v.seconds <- own:
 		default:
 			w.drop(v)
 		}
@@ -224,18 +224,18 @@ func (t *tally) second(s *Snapshot) Second {
 		there[p.ID] = true
 		known := t.processes[p.ID]
 		if known == nil {
-			known = &tallied{counts: map[string]Counts{}, last: p.LastBeat, isTold: p.Since.After(t.since)}
+			known = &tallied{counts: map[string]Counts{}, last: p.LastBeat, isReporting: p.Since.After(t.since)}
 			t.processes[p.ID] = known
 		}
-		isTold := known.isTold
-		if isTold && !p.left {
-			second.Telling++
+		isReporting := known.isReporting
+		if isReporting && !p.left {
+			second.Reporting++
 		}
 		if step := p.LastBeat.Sub(known.last); step > 0 && step < Watched+Watched/2 {
-			known.isTold = true // from the next heartbeat on: this one may cover more than a second
+			known.isReporting = true // from the next heartbeat on: this one may cover more than a second
 		}
 		for bucket, now := range p.counts {
-			if more := now.since(known.counts[bucket]); isTold && more != (Counts{}) {
+			if more := now.since(known.counts[bucket]); isReporting && more != (Counts{}) {
 				sum := second.Buckets[bucket]
 				sum.add(more)
 				second.Buckets[bucket] = sum
@@ -264,8 +264,8 @@ func (t *tally) second(s *Snapshot) Second {
 func (t *tally) newBins(bucket string, s *Snapshot) []BinCounts {
 	newest := s.Now.Truncate(Watched).UnixMicro()/Bin.Microseconds() - 1
 	from := newest - int64(Watched/Bin) + 1
-	if told := t.bins[bucket]; told > 0 {
-		from = max(told, newest-2*int64(Watched/Bin)) + 1
+	if sent := t.bins[bucket]; sent > 0 {
+		from = max(sent, newest-2*int64(Watched/Bin)) + 1
 	}
 	list := []BinCounts{}
 	for n := from; n <= newest; n++ {

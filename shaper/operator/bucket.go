@@ -178,7 +178,7 @@ func (o *Operator) change(ctx context.Context, bucket, action string, step int, 
 
 // NotifyChanged reports an operation that changed the bucket to the hooks that subscribe to [shaper.EventOperatorChanged]. One round trip.
 func (b Bucket) NotifyChanged(ctx context.Context, operation string) error {
-	_, err := b.op.control(ctx, b.name, "tell", operation)
+	_, err := b.op.control(ctx, b.name, "notify", operation)
 	return err
 }
 

@@ -64,8 +64,8 @@ func poolGauge(name, help string, value func(*PoolDetails) float64) gaugeOf[Pool
 	return gaugeOf[PoolDetails]{prometheus.NewDesc("tundish_"+name, help, []string{"pool"}, nil), value, nil}
 }
 
-// of has a gauge only for some buckets.
-func (g gaugeOf[T]) of(has func(*T) bool) gaugeOf[T] {
+// onlyIf has a gauge only for some buckets.
+func (g gaugeOf[T]) onlyIf(has func(*T) bool) gaugeOf[T] {
 	g.has = has
 	return g
 }
@@ -87,7 +87,7 @@ func gaugesOf[T any](label string) (list []gaugeOf[T]) {
 		}
 		g := gaugeOf[T]{prometheus.NewDesc("tundish_"+name, field.Tag.Get("help"), []string{label}, nil), value, nil}
 		if option == "positive" {
-			g = g.of(func(of *T) bool { return value(of) > 0 })
+			g = g.onlyIf(func(of *T) bool { return value(of) > 0 })
 		}
 		list = append(list, g)
 	}
@@ -103,22 +103,22 @@ func withGroups(b *BucketInfo) bool    { return b.HasGroups }
 var bucketGauges = append(gaugesOf[BucketInfo]("bucket"), []gaugeOf[BucketInfo]{
 	gauge("bucket_rate_per_second", "Departures a second that the bucket is set to.", func(b *BucketInfo) float64 { return b.Rate.PerSecond() }),
 	gauge("bucket_oldest_job_age_seconds", "Age of the oldest job at the head of a list. Of a bucket with flows dispatchers look for it about every 30 seconds; none where jobs wait and none was found.", func(b *BucketInfo) float64 { return b.OldestAge.Seconds() }).
-		of(func(b *BucketInfo) bool { return !b.HasFlows || b.Waiting == 0 || b.OldestAge > 0 }),
+		onlyIf(func(b *BucketInfo) bool { return !b.HasFlows || b.Waiting == 0 || b.OldestAge > 0 }),
 	gauge("bucket_paused", "1 if the bucket is paused, else 0.", func(b *BucketInfo) float64 { return oneIf(b.Pause != nil) }),
-	gauge("bucket_open", "1 if the bucket leaks by its drain windows or an operator's drain, else 0. None of a bucket that has no windows.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Open) }).of(withHours),
+	gauge("bucket_open", "1 if the bucket leaks by its drain windows or an operator's drain, else 0. None of a bucket that has no windows.", func(b *BucketInfo) float64 { return oneIf(b.Hours.Open) }).onlyIf(withHours),
 	gauge("bucket_overridden_settings", "Settings that an operator has changed over the configuration.", func(b *BucketInfo) float64 { return float64(len(b.Overrides)) }),
 
 	// The other pool members have only jobs in flight, or are held back by a pause or their jobs in flight.
-	gauge("bucket_flows", "Flows that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Flows) }).of(withFlows),
-	gauge("bucket_flows_waiting", "Flows that stand in the turn queue: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.FlowsWait) }).of(withFlowsOnly),
-	gauge("bucket_groups", "Groups that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Groups) }).of(withGroups),
-	gauge("bucket_groups_waiting", "Groups that stand in the turn queue: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.GroupsWait) }).of(withGroups),
+	gauge("bucket_flows", "Flows that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Flows) }).onlyIf(withFlows),
+	gauge("bucket_flows_waiting", "Flows that stand in the turn queue: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.FlowsWait) }).onlyIf(withFlowsOnly),
+	gauge("bucket_groups", "Groups that have jobs, or had some so lately that their pace still counts.", func(b *BucketInfo) float64 { return float64(b.Groups) }).onlyIf(withGroups),
+	gauge("bucket_groups_waiting", "Groups that stand in the turn queue: they have something to send, now or later, and are not held back.", func(b *BucketInfo) float64 { return float64(b.GroupsWait) }).onlyIf(withGroups),
 }...)
 
 var poolGauges = append(gaugesOf[PoolDetails]("pool"), []gaugeOf[PoolDetails]{
 	poolGauge("pool_rate_per_second", "Departures a second that the pool is set to.", func(p *PoolDetails) float64 { return p.Rate.PerSecond() }),
 	poolGauge("pool_last_slot_timestamp_seconds", "When the last slot of any bucket of the pool is, by the clock of Redis. None before there was one.", func(p *PoolDetails) float64 { return float64(p.LastSlot.UnixMicro()) / 1e6 }).
-		of(func(p *PoolDetails) bool { return !p.LastSlot.IsZero() }),
+		onlyIf(func(p *PoolDetails) bool { return !p.LastSlot.IsZero() }),
 	poolGauge("pool_overridden_settings", "Settings that an operator has changed over the configuration.", func(p *PoolDetails) float64 { return float64(len(p.Overrides)) }),
 }...)
 
@@ -183,7 +183,7 @@ func (v *Verdict) collect(ch chan<- prometheus.Metric) {
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	seen := c.look()
+	seen := c.readNumbers()
 	collectDownstreams(ch, seen)
 	collectBudgets(ch, seen)
 	for i := range seen.verdicts {
@@ -215,7 +215,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *Collector) look() collected {
+func (c *Collector) readNumbers() collected {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.at) < collectEvery {

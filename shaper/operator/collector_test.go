@@ -68,7 +68,7 @@ func TestCollectorOfDownstreams(t *testing.T) {
 	w.Enqueue("pooled", 1, func(*shaper.Job) {})
 	redis, ctx := w.Server.Client(), t.Context()
 	text := func(breaker int64) string {
-		return stored.Downstream{Till: time.Now().Add(time.Hour).UnixMicro(), RateCount: 5000, RatePer: 1_000_000_000, Breaker: breaker, Failures: 12, Heard: 1, Reason: "http_429"}.String()
+		return stored.Downstream{Till: time.Now().Add(time.Hour).UnixMicro(), RateCount: 5000, RatePer: 1_000_000_000, Breaker: breaker, Failures: 12, ChangedAt: 1, Reason: "http_429"}.String()
 	}
 	redis.HSet(ctx, store.BucketKeys("flows").Count(), "held", 7, "open", 5, "half_open", 3)
 	redis.HSet(ctx, store.BucketKeys("plain").Pace(), "down", text(0))

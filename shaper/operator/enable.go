@@ -60,7 +60,7 @@ func (f Flow) RedriveDisabled(ctx context.Context) (Redriven, error) {
 // deathsAtOnce is how many dead letters one script of disabledDeaths examines.
 const deathsAtOnce = 250
 
-// span is a period in which dead letters died, in microseconds, inclusive.
+// span is the period of some dead letters' deaths, in microseconds, inclusive.
 type span struct{ first, last int64 }
 
 // disabledDeaths returns when the dead letters died that a flow has because it was disabled, earliest first.

@@ -56,7 +56,7 @@ func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string,
 		}
 		now := time.Now()
 		for i := range some {
-			if filter.means(&some[i], now) {
+			if filter.matches(&some[i], now) {
 				infos = append(infos, some[i])
 			}
 		}
@@ -67,8 +67,8 @@ func (b Bucket) FindFlows(ctx context.Context, filter FlowFilter, cursor string,
 	return infos, cursor, nil
 }
 
-// means reports whether the filter matches a flow, apart from its group.
-func (f *FlowFilter) means(info *FlowInfo, now time.Time) bool {
+// matches reports whether the filter matches a flow, apart from its group.
+func (f *FlowFilter) matches(info *FlowInfo, now time.Time) bool {
 	return strings.Contains(info.Flow, f.Match) && (!f.Failing || info.isFailing(now))
 }
 
@@ -132,7 +132,7 @@ func (b Bucket) fullestFlows(ctx context.Context, filter *FlowFilter, cursor str
 			return nil, "", err
 		}
 		for i := range some {
-			if after = &found[i]; !filter.means(&some[i], time.Now()) {
+			if after = &found[i]; !filter.matches(&some[i], time.Now()) {
 				continue
 			}
 			if infos = append(infos, some[i]); len(infos) == limit {

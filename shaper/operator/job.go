@@ -83,7 +83,7 @@ func (f *JobFilter) Validate() error {
 
 // matches reports whether the filter means a job: one of the times is between Since and Until.
 func (f *JobFilter) matches(state shaper.State, group, flow string, times ...time.Time) bool {
-	return f.means(state) && (f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group) &&
+	return f.matchesState(state) && (f.Flow == nil || *f.Flow == flow) && (f.Group == nil || *f.Group == group) &&
 		(f.Since.IsZero() && f.Until.IsZero() || slices.ContainsFunc(times, f.spans))
 }
 
@@ -92,8 +92,8 @@ func (f *JobFilter) spans(at time.Time) bool {
 	return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
 }
 
-// means reports whether the filter means jobs in a state.
-func (f *JobFilter) means(state shaper.State) bool {
+// matchesState reports whether the filter means jobs in a state.
+func (f *JobFilter) matchesState(state shaper.State) bool {
 	later := state == shaper.StateScheduled || state == shaper.StateRetrying
 	switch f.State {
 	case "":

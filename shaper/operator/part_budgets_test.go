@@ -42,7 +42,7 @@ func TestUsedUpBudgetsAreShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				j := judge(t, c.bucket)
+				j := newVerdictRig(t, c.bucket)
 				bucket := j.op.As("anna").Bucket("b")
 				flow := bucket.Group("g").Flow("f")
 				if c.own != "" {
@@ -104,7 +104,7 @@ func TestUsedUpQuotasAreShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				j := judge(t, c.bucket)
+				j := newVerdictRig(t, c.bucket)
 				bucket := j.op.As("anna").Bucket("b")
 				flow := bucket.Group("g").Flow("f")
 				if c.own != "" {

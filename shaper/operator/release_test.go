@@ -25,7 +25,7 @@ import (
 func holdFlows(t *testing.T, s *rig.Bench, names []string) (held int64) {
 	t.Helper()
 	until := time.Now().Add(time.Hour).UnixMicro()
-	open := stored.Downstream{Till: until, RateCount: 5000, RatePer: 1_000_000_000, Breaker: 1, Failures: 12, First: until, OpenFor: 1, Heard: until, Reason: "timeout"}
+	open := stored.Downstream{Till: until, RateCount: 5000, RatePer: 1_000_000_000, Breaker: 1, Failures: 12, First: until, OpenFor: 1, ChangedAt: until, Reason: "timeout"}
 	pairs := make([]any, 0, 2*len(names))
 	for i, name := range names {
 		flow := stored.Waiting(1)
@@ -114,9 +114,9 @@ func TestReleaseIsLoggedInWords(t *testing.T) {
 	at := s.Now.UTC().Truncate(time.Second)
 	micros := at.Add(ahead).UnixMicro()
 	keys := store.BucketKeys("b")
-	s.Redis.HSet(t.Context(), keys.Pace(), "offset", ahead.Microseconds(), "down", stored.Downstream{Till: micros + 60_000_000, Breaker: 1, Failures: 10, Opened: micros, First: micros, Heard: micros, Reason: "http_503"}.String())
+	s.Redis.HSet(t.Context(), keys.Pace(), "offset", ahead.Microseconds(), "down", stored.Downstream{Till: micros + 60_000_000, Breaker: 1, Failures: 10, Opened: micros, First: micros, ChangedAt: micros, Reason: "http_503"}.String())
 	slowed := stored.Waiting(1)
-	slowed.Downstream = stored.Downstream{RateCount: 5000, RatePer: 1_000_000_000, Heard: micros, Reason: "http_429"}.String()
+	slowed.Downstream = stored.Downstream{RateCount: 5000, RatePer: 1_000_000_000, ChangedAt: micros, Reason: "http_429"}.String()
 	s.Redis.HSet(t.Context(), keys.Flows(), "f", slowed.String())
 	bucket := op.As("anna").Bucket("b")
 	for release, want := range map[string]string{

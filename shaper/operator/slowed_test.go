@@ -26,7 +26,7 @@ func TestSlowedFromTheRateInForce(t *testing.T) {
 		s, ctx, keys := rig.NewBench(t, b), t.Context(), store.BucketKeys("b")
 		must.OK(t, s.Client.JoinPools(ctx))
 		s.Put("job", "a", shaper.StateQueued)
-		said := stored.Downstream{RateCount: int64(c.adaptive), RatePer: 1_000_000_000, Heard: s.Now.UnixMicro(), Reason: "http_429"}.String()
+		said := stored.Downstream{RateCount: int64(c.adaptive), RatePer: 1_000_000_000, ChangedAt: s.Now.UnixMicro(), Reason: "http_429"}.String()
 		s.Redis.HSet(ctx, keys.Conf(), store.FieldTimetable, fmt.Sprintf("%d o 20 1000000 0 0;", s.Now.Add(-time.Hour).UnixMicro()))
 		s.Redis.HSet(ctx, keys.Pace(), "down", said)
 		s.Redis.HSet(ctx, keys.Flows(), "a", fmt.Sprintf("@%s %s", said, s.Redis.HGet(ctx, keys.Flows(), "a").Val()))

@@ -150,8 +150,8 @@ func (q *UsageQuery) fill(now time.Time) error {
 // dayOf returns the start of the day of an instant, by UTC.
 func dayOf(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// means reports whether the query matches the calls. Calls above the bound of a day have no known caller or flow.
-func (q *UsageQuery) means(used *codec.Used) bool {
+// matches reports whether the query matches the calls. Calls above the bound of a day have no known caller or flow.
+func (q *UsageQuery) matches(used *codec.Used) bool {
 	is := func(asked *string, known bool, text string) bool { return asked == nil || known && *asked == text }
 	return is(q.Model, !used.OtherModels, used.Model) &&
 		is(q.Flow, !used.OtherParts, used.Flow) &&
@@ -174,7 +174,7 @@ type usageSums struct {
 }
 
 func (s *usageSums) add(day string, used *codec.Used) {
-	if !s.query.means(used) {
+	if !s.query.matches(used) {
 		return
 	}
 	key := usageKey{}

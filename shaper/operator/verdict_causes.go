@@ -87,7 +87,7 @@ func backsOff(d *shaper.Downstream, now time.Time) *Blocked {
 	case d.Breaker == shaper.BreakerHalfOpen, d.Breaker == shaper.BreakerOpen: // also where the next departure is the probe, which may fail
 		return &Blocked{Code: WhyBreaker, Since: d.OpenSince, Until: d.HeldUntil, Reason: d.Reason}
 	case d.HeldAt(now):
-		return &Blocked{Code: WhyHeld, Since: d.Heard, Until: d.HeldUntil, Reason: d.Reason}
+		return &Blocked{Code: WhyHeld, Since: d.ChangedAt, Until: d.HeldUntil, Reason: d.Reason}
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (j *judgement) ofScope(s *waitingScope) []*Blocked {
 // paced returns the cause that the rate of a flow or a group holds it back.
 func (j *judgement) paced(s *waitingScope) Blocked {
 	if s.downstream.Slowed() {
-		return Blocked{Code: WhyAdaptiveRate, Since: s.downstream.Heard, Reason: s.downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", s.downstream.Rate.PerSecond())}
+		return Blocked{Code: WhyAdaptiveRate, Since: s.downstream.ChangedAt, Reason: s.downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", s.downstream.Rate.PerSecond())}
 	}
 	return Blocked{Code: WhyRate, detail: s.rate.String()}
 }
@@ -177,7 +177,7 @@ func (j *judgement) ofRest(rate admission.Rate) Blocked {
 	case j.keepsUp:
 		c.Code, c.detail = WhyRate, rate.String()
 	case downstream.Slowed():
-		c = Blocked{Code: WhyAdaptiveRate, Scope: scope, Name: name, Since: downstream.Heard, Reason: downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", downstream.Rate.PerSecond())}
+		c = Blocked{Code: WhyAdaptiveRate, Scope: scope, Name: name, Since: downstream.ChangedAt, Reason: downstream.Reason, detail: fmt.Sprintf("slowed to %.3g/s", downstream.Rate.PerSecond())}
 	case j.attemptsFail():
 		c.Code, c.Reason = WhyFailing, j.progress.Reason
 	case permits.HoldBack():

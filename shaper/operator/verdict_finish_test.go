@@ -29,12 +29,12 @@ func opens(after time.Duration) {
 func TestNothingIsForeseenBeforeItIsCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j := judge(t, window(40*time.Minute))
+		j := newVerdictRig(t, window(40*time.Minute))
 		j.enqueue(600)
 		goesWell := func(when string) {
 			t.Helper()
 			for at := time.Duration(0); at < time.Minute; at += 5 * time.Second {
-				if v, _, _ := j.look(); v.Left > 0 || v.IsProblem() {
+				if v, _, _ := j.readVerdict(); v.Left > 0 || v.IsProblem() {
 					t.Errorf("%s after %s: %s, %d left: %s", at, when, v.Code, v.Left, v.Sentence())
 				}
 				pass(5 * time.Second)
@@ -44,7 +44,7 @@ func TestNothingIsForeseenBeforeItIsCounted(t *testing.T) {
 		goesWell("the opening")
 		j.kill()
 		pass(time.Minute)
-		if v, _, _ := j.look(); v.Code != operator.WhyNoDispatcher || v.Left < 500 || v.Late != shaper.LateBehind {
+		if v, _, _ := j.readVerdict(); v.Code != operator.WhyNoDispatcher || v.Left < 500 || v.Late != shaper.LateBehind {
 			t.Errorf("without a dispatcher: %s, %d left %s", v.Code, v.Left, v.Late)
 		}
 		j.run()
@@ -72,10 +72,10 @@ func TestForeseenByTheRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				j := judge(t, window(time.Hour), func(b *shaper.Bucket) { b.Rate, b.Quotas = rig.Rate(c.rate), c.quotas })
+				j := newVerdictRig(t, window(time.Hour), func(b *shaper.Bucket) { b.Rate, b.Quotas = rig.Rate(c.rate), c.quotas })
 				j.enqueue(c.jobs)
 				opens(8 * time.Minute)
-				v, _, _ := j.look()
+				v, _, _ := j.readVerdict()
 				if v.Left < c.least || v.Left > c.most || v.Late != c.late {
 					t.Errorf("%d left %q, want %d to %d %q: %s: %s", v.Left, v.Late, c.least, c.most, c.late, v.Code, v.Sentence())
 				}

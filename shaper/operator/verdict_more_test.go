@@ -28,7 +28,7 @@ import (
 func TestSendsOnlyWhatSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j := judge(t, func(b *shaper.Bucket) { b.Breaker.Failures = 0 })
+		j := newVerdictRig(t, func(b *shaper.Bucket) { b.Breaker.Failures = 0 })
 		must.OK(t, j.op.As("anna").Bucket("b").Group("g").Flow("held").Pause(t.Context(), ""))
 		j.enqueue(500)
 		j.enqueue(3, func(job *shaper.Job) { job.Flow = "held" })
@@ -53,11 +53,11 @@ func TestSendsOnlyWhatSucceeds(t *testing.T) {
 func TestClosedBucketIsNoProblem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j := judge(t, func(b *shaper.Bucket) {
+		j := newVerdictRig(t, func(b *shaper.Bucket) {
 			b.Drain = &schedule.Drain{Cron: fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+2)%24), For: time.Hour}
 		})
 		pass(35 * time.Second)
-		if v, _, _ := j.look(); v.IsProblem() || v.IsStalled() || len(v.Blocked) > 0 || v.Sentence() != "Nothing waits; closed, opens 02:00" || v.State() != "closed, opens 02:00" {
+		if v, _, _ := j.readVerdict(); v.IsProblem() || v.IsStalled() || len(v.Blocked) > 0 || v.Sentence() != "Nothing waits; closed, opens 02:00" || v.State() != "closed, opens 02:00" {
 			t.Errorf("empty: %s: %s: %s: %+v", v.Code, v.State(), v.Sentence(), v.Blocked)
 		}
 		j.enqueue(6)
@@ -73,11 +73,11 @@ func TestClosedBucketIsNoProblem(t *testing.T) {
 func TestQuotaAtTheRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j := judge(t, func(b *shaper.Bucket) { b.Quotas = []admission.Rate{rig.Rate("2/s")} })
+		j := newVerdictRig(t, func(b *shaper.Bucket) { b.Quotas = []admission.Rate{rig.Rate("2/s")} })
 		j.enqueue(300)
 		pass(45 * time.Second)
 		for range 20 {
-			if v, _, _ := j.look(); v.Code != operator.WhySends || v.Blocked[0].Code != operator.WhyRate {
+			if v, _, _ := j.readVerdict(); v.Code != operator.WhySends || v.Blocked[0].Code != operator.WhyRate {
 				t.Fatalf("%s: %s", v.Code, v.Sentence())
 			}
 			pass(100 * time.Millisecond)
@@ -100,7 +100,7 @@ func TestUsedUpByAFlow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				j := judge(t, c.bucket)
+				j := newVerdictRig(t, c.bucket)
 				j.enqueue(8)
 				pass(time.Minute)
 				v := j.verdict()
@@ -117,7 +117,7 @@ func TestRetriesBehindABreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := breaker(shaper.ScopeFlow)
-		j := judge(t, c.bucket, func(b *shaper.Bucket) { b.Retry = b.Retry.WithSchedule(20 * time.Minute) })
+		j := newVerdictRig(t, c.bucket, func(b *shaper.Bucket) { b.Retry = b.Retry.WithSchedule(20 * time.Minute) })
 		j.bring(c)
 		pass(35 * time.Second)
 		if v := j.verdict(); len(v.Blocked) != 1 || v.Blocked[0].Code != operator.WhyBreaker || v.Blocked[0].Jobs != 6 || v.Due != 5 {
@@ -149,7 +149,7 @@ func TestResumedBucketIsNotSlow(t *testing.T) {
 func TestBacklogGrows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j := judge(t, func(b *shaper.Bucket) { b.Capacity = 5000 })
+		j := newVerdictRig(t, func(b *shaper.Bucket) { b.Capacity = 5000 })
 		for range 60 {
 			j.enqueue(14)
 			pass(time.Second)
@@ -165,7 +165,7 @@ func TestBacklogGrows(t *testing.T) {
 func TestFinishIsForeseen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // at midnight
-		j := judge(t, func(b *shaper.Bucket) {
+		j := newVerdictRig(t, func(b *shaper.Bucket) {
 			b.Drain = &schedule.Drain{Cron: "0 0 * * *", For: 6 * time.Hour, FinishBy: "06:00"}
 			b.Breaker.Failures = 0
 		})
@@ -191,14 +191,14 @@ func TestShortWindow(t *testing.T) {
 		t.Run(rate, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				j := judge(t, func(b *shaper.Bucket) {
+				j := newVerdictRig(t, func(b *shaper.Bucket) {
 					b.Rate, b.Drain = rig.Rate(rate), &schedule.Drain{Cron: "*/10 * * * *", FinishBy: "1m"}
 				})
 				for range 2 {
 					j.enqueue(jobs)
 					pass(time.Until(time.Now().Truncate(10 * time.Minute).Add(10 * time.Minute)))
 					for s := range 60 {
-						if v, _, _ := j.look(); v.IsProblem() || v.Left > 0 {
+						if v, _, _ := j.readVerdict(); v.IsProblem() || v.Left > 0 {
 							t.Errorf("after %d s: %s: %s", s, v.Code, v.Sentence())
 						}
 						pass(time.Second)

@@ -30,7 +30,7 @@ func TestVerdictOnRedis(t *testing.T) {
 	for len(open) > 0 {
 		for name, j := range open {
 			c := causes()[name]
-			v, waits, sum := j.look()
+			v, waits, sum := j.readVerdict()
 			// Jobs move between its reads: a look at which the numbers differ is taken again.
 			if len(v.Blocked) > 0 && v.Code == c.code && v.Blocked[0].Code == c.code && v.Blocked[0].Scope == c.scope && sum == v.Waits && sum == waits {
 				delete(open, name)
@@ -40,7 +40,7 @@ func TestVerdictOnRedis(t *testing.T) {
 		case <-tick.C:
 		case <-late:
 			for name, j := range open {
-				v, waits, sum := j.look()
+				v, waits, sum := j.readVerdict()
 				t.Errorf("%s: %s: %d jobs wait, the causes have %d: %s %+v", name, v.Code, waits, sum, v.Sentence(), v.Blocked)
 			}
 			return

@@ -37,7 +37,7 @@ type judged struct {
 	late   atomic.Bool                    // the worker is not ready in time
 }
 
-func judge(t *testing.T, change ...func(*shaper.Bucket)) *judged {
+func newVerdictRig(t *testing.T, change ...func(*shaper.Bucket)) *judged {
 	t.Helper()
 	j := judgeOn(t, tundishtest.Open(t).Redis(), change...)
 	pass(6 * time.Second) // the fleet knows the dispatcher
@@ -138,15 +138,15 @@ func (j *judged) enqueue(n int, change ...func(*shaper.Job)) {
 // verdict is the one of now. It holds that the jobs of its causes are what waits.
 func (j *judged) verdict() operator.Verdict {
 	j.t.Helper()
-	v, waits, sum := j.look()
+	v, waits, sum := j.readVerdict()
 	if sum != v.Waits || v.Waits != waits {
 		j.t.Errorf("the causes have %d jobs, and %d wait, by the bucket %d: %s %+v", sum, v.Waits, waits, v.Sentence(), v.Blocked)
 	}
 	return v
 }
 
-// look returns the verdict of now, how many jobs of the bucket wait, and how many the causes have.
-func (j *judged) look() (v operator.Verdict, waits, sum int64) {
+// readVerdict returns the verdict of now, how many jobs of the bucket wait, and how many the causes have.
+func (j *judged) readVerdict() (v operator.Verdict, waits, sum int64) {
 	j.t.Helper()
 	infos := must.Get(j.op.BucketInfos(j.t.Context(), "b"))(j.t)
 	all := must.Get(j.op.Verdicts(j.t.Context(), infos))(j.t)

@@ -138,7 +138,7 @@ func begin(t *testing.T, all ...cause) *judged {
 	for _, c := range all {
 		changes = append(changes, c.bucket)
 	}
-	j := judge(t, changes...)
+	j := newVerdictRig(t, changes...)
 	j.bring(all...)
 	pass(35 * time.Second)
 	return j

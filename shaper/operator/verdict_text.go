@@ -11,8 +11,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// mostTold is how many causes a sentence names.
-const mostTold = 3
+// maxCauses is how many causes a sentence names.
+const maxCauses = 3
 
 // Sentence returns the verdict for people, in one line. Every view shows this text.
 func (v *Verdict) Sentence() string {
@@ -94,15 +94,15 @@ func (v *Verdict) waitsText() string {
 	if v.Code == WhySends && len(list) == 1 && list[0].Code == WhyRate && list[0].Scope == shaper.ScopeBucket {
 		return text.String() // what is named is its rate
 	}
-	for i := range list[:min(len(list), mostTold)] {
+	for i := range list[:min(len(list), maxCauses)] {
 		text.WriteString([]string{": ", ", ", ", "}[i] + list[i].text(v.Bucket, v.now))
 	}
-	if len(list) > mostTold {
+	if len(list) > maxCauses {
 		jobs := int64(0)
-		for _, c := range list[mostTold:] {
+		for _, c := range list[maxCauses:] {
 			jobs += c.Jobs
 		}
-		fmt.Fprintf(&text, ", and %s by %d more causes", number(jobs), len(list)-mostTold)
+		fmt.Fprintf(&text, ", and %s by %d more causes", number(jobs), len(list)-maxCauses)
 	}
 	if v.Looked < v.Flows {
 		fmt.Fprintf(&text, " (estimated from %s of %s flows)", number(v.Looked), number(v.Flows))

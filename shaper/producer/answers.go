@@ -80,7 +80,7 @@ type answers struct {
 	waiting map[string][]*Awaited // by "bucket id", as the messages name them: a bucket by its first name
 	end     context.CancelFunc    // nil before the first wait
 	closed  bool
-	heard   sync.WaitGroup
+	running sync.WaitGroup
 }
 
 func newAnswers(s *store.Store) *answers {
@@ -99,8 +99,8 @@ func (l *answers) await(a *Awaited, bucket, id string) {
 	if l.end == nil && !l.closed {
 		ctx, cancel := context.WithCancel(context.Background())
 		l.end = cancel
-		l.heard.Go(func() { l.listen(ctx) })
-		l.heard.Go(func() { l.poll(ctx) })
+		l.running.Go(func() { l.listen(ctx) })
+		l.running.Go(func() { l.poll(ctx) })
 	}
 }
 
@@ -166,7 +166,7 @@ func (l *answers) listen(ctx context.Context) {
 				return
 			}
 			if m, isMessage := message.(*redis.Message); isMessage {
-				l.hear(codec.ReadMessage(m.Payload))
+				l.deliver(codec.ReadMessage(m.Payload))
 			} else {
 				l.wakeAll() // (re)subscribed: something may have been missed
 			}
@@ -174,8 +174,8 @@ func (l *answers) listen(ctx context.Context) {
 	}
 }
 
-// hear passes on a message. For a job that this process sends, the newest ticket counts.
-func (l *answers) hear(name, ticket string) {
+// deliver passes on a message. For a job that this process sends, the newest ticket counts.
+func (l *answers) deliver(name, ticket string) {
 	if ticket == "" {
 		l.wake(name)
 		return
@@ -227,5 +227,5 @@ func (l *answers) close() {
 	if end != nil {
 		end()
 	}
-	l.heard.Wait()
+	l.running.Wait()
 }

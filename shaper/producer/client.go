@@ -135,7 +135,7 @@ func (c *Client) InForce(ctx context.Context, name string) (shaper.Bucket, error
 		return shaper.Bucket{}, shaper.ErrClosed
 	}
 	defer c.open.Leave()
-	if err := c.meet(ctx, name); err != nil {
+	if err := c.readSettings(ctx, name); err != nil {
 		return shaper.Bucket{}, err
 	}
 	return c.Bucket(name)
@@ -209,7 +209,7 @@ func (c *Client) admit(ctx context.Context, awaited *Awaited, jobs []shaper.Job)
 	for i := range jobs {
 		t := &entries[i]
 		if away == nil {
-			away = c.meet(ctx, jobs[i].Bucket)
+			away = c.readSettings(ctx, jobs[i].Bucket)
 		}
 		t.job, t.call, t.receipt = jobs[i], shared, &shared.receipts[i]
 		shared.mixed = shared.mixed || max(t.job.Cost, 1) != max(jobs[0].Cost, 1)

@@ -168,9 +168,9 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 	k := keyring{b: b, set: set, fixed: len(q.keys), scriptCall: q, numbers: make(map[string]int, len(set.limits))}
 	levels := b.Levels()
 	var flows flowNumberer
-	var told string
+	var given string
 	for _, t := range batch {
-		own, err := k.of(&t.job)
+		own, err := k.limitNumbers(&t.job)
 		if err != nil {
 			*t.receipt = shaper.Receipt{ID: t.job.ID, Bucket: b.Name, Flow: t.job.Flow, Group: t.job.Group, Refusal: missing(err)}
 			continue
@@ -184,7 +184,7 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 		}
 		flow := codec.PathOf(levels, t.job.Group, t.job.Flow)
 		q.entries, q.callers = append(q.entries, t), append(q.callers, k.caller)
-		q.traits = append(q.traits, traits{codec.PriorityCode(t.job.Priority), flows.of(flow), own})
+		q.traits = append(q.traits, traits{codec.PriorityCode(t.job.Priority), flows.numberOf(flow), own})
 	}
 	if len(q.entries) == 0 {
 		return q
@@ -199,8 +199,8 @@ func newScriptCall(b *producerBucket, set *limitSet, batch []*entry, again bool)
 		q.args = append(q.args, flow)
 	}
 	const levelsArg = 6
-	if q.keys, told = b.Keys.ForEstimates(b.Keys.More(q.keys, lua.Enqueue, flows.names, nil), flows.names, b.quotas.Load()); told != "" {
-		q.args[levelsArg] = strconv.Itoa(levels) + told
+	if q.keys, given = b.Keys.ForEstimates(b.Keys.More(q.keys, lua.Enqueue, flows.names, nil), flows.names, b.quotas.Load()); given != "" {
+		q.args[levelsArg] = strconv.Itoa(levels) + given
 	}
 	q.args = append(q.args, k.rules...)
 	for i := range set.limits {
@@ -253,7 +253,7 @@ type flowNumberer struct {
 	numbers map[string]int // of all, once there are two
 }
 
-func (f *flowNumberer) of(flow string) int {
+func (f *flowNumberer) numberOf(flow string) int {
 	if len(f.names) > 0 && flow == f.names[0] { // the usual case
 		return 1
 	}
@@ -286,9 +286,9 @@ type keyring struct {
 	err    error
 }
 
-// of returns a number for each limit, 0 where it does not ask. Jobs of one
+// limitNumbers returns a number for each limit, 0 where it does not ask. Jobs of one
 // caller share the slice.
-func (k *keyring) of(job *shaper.Job) ([]int, error) {
+func (k *keyring) limitNumbers(job *shaper.Job) ([]int, error) {
 	id := job.Identity
 	id.Flow = job.Flow
 	if k.b.Levels() == codec.LevelsGroups {
@@ -312,10 +312,10 @@ func (k *keyring) of(job *shaper.Job) ([]int, error) {
 		key := k.b.Keys.Limit(limit.Limit, name)
 		number, ok := k.numbers[key]
 		if !ok {
-			beside := k.b.Keys.BesideLimit(limit.Limit, limit.tierOf(id.Tier), limit.life)
-			k.scriptCall.keys = append(append(k.scriptCall.keys, key), beside[:]...)
-			k.rules = append(k.rules, limit.of(id.Tier)...)
-			number = (len(k.scriptCall.keys) - k.fixed) / (1 + len(beside))
+			more := k.b.Keys.BesideLimit(limit.Limit, limit.tierOf(id.Tier), limit.life)
+			k.scriptCall.keys = append(append(k.scriptCall.keys, key), more[:]...)
+			k.rules = append(k.rules, limit.argsOf(id.Tier)...)
+			number = (len(k.scriptCall.keys) - k.fixed) / (1 + len(more))
 			k.numbers[key] = number
 		}
 		k.known[i] = number

@@ -23,9 +23,9 @@ func (c *Client) use(ctx context.Context, b *producerBucket) (*producerBucket, e
 	return b, err
 }
 
-// meet reads the effective settings of a bucket before its first job: they say what names flows, and how large a payload may be. If Redis does not
+// readSettings reads the effective settings of a bucket before its first job: they say what names flows, and how large a payload may be. If Redis does not
 // respond, the settings of this client decide, and the call then fails like any other.
-func (c *Client) meet(ctx context.Context, bucket string) error {
+func (c *Client) readSettings(ctx context.Context, bucket string) error {
 	b, err := c.bucket(bucket)
 	if err != nil || b.Configured.Load() {
 		return nil //nolint:nilerr // prepare reports it, of the job

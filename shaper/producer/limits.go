@@ -9,7 +9,7 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// limitSet is the effective limits of a bucket: those of the configuration with the highest revision, with the overrides of operators. The enqueue
+// limitSet is the effective limits of a bucket: the limits of the configuration with the highest revision, with the overrides of operators. The enqueue
 // script refuses to decide by a set with another rev than the conf has, and this process then reads the conf again.
 type limitSet struct {
 	rev    string
@@ -40,8 +40,8 @@ func newLimitArgs(limit admission.Limit) limitArgs {
 	return l
 }
 
-// of returns the arguments for callers of a tier.
-func (l *limitArgs) of(tier string) []any {
+// argsOf returns the arguments for callers of a tier.
+func (l *limitArgs) argsOf(tier string) []any {
 	if args, ok := l.tiers[tier]; ok {
 		return args
 	}

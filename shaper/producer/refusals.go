@@ -35,7 +35,7 @@ type pastRefusal struct {
 	set     *limitSet
 	cost    int64
 	until   time.Time // until then the same answer holds
-	told    time.Time // when the caller may retry, at the latest
+	retryAt time.Time // when the caller may retry, at the latest
 	receipt shaper.Receipt
 }
 
@@ -44,7 +44,7 @@ func (r *refusals) remember(set *limitSet, caller string, cost int64, start time
 	wait := receipt.Refusal.RetryAfter
 	r.first.Do(func() { r.of, _ = lru.New[string, pastRefusal](maxRefusals) }) // fails for sizes below 1 only
 	r.of.Add(caller, pastRefusal{
-		set: set, cost: cost, receipt: *receipt, told: time.Now().Add(wait), until: start.Add(min(wait, forgetAfter)),
+		set: set, cost: cost, receipt: *receipt, retryAt: time.Now().Add(wait), until: start.Add(min(wait, forgetAfter)),
 	})
 	r.some.Store(true)
 }
@@ -79,7 +79,7 @@ func (r *refusals) recall(set *limitSet, caller string, job *shaper.Job, now tim
 		return shaper.Receipt{}, false
 	}
 	receipt, refusal := past.receipt, *past.receipt.Refusal
-	passed := refusal.RetryAfter - past.told.Sub(now)
+	passed := refusal.RetryAfter - past.retryAt.Sub(now)
 	refusal.RetryAfter -= passed
 	receipt.ID, receipt.Flow, receipt.Group, receipt.Refusal = job.ID, job.Flow, job.Group, &refusal
 	receipt.Decisions = slices.Clone(receipt.Decisions)

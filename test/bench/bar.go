@@ -22,8 +22,8 @@ func (b bar) String() string {
 	return fmt.Sprintf("at least %.3g", b.value)
 }
 
-// judge prints a line with its ratio, and returns a complaint where the ratio misses the bar.
-func (b bar) judge(name, figures string, ratio float64) []string {
+// check prints a line with its ratio, and returns a complaint where the ratio misses the bar.
+func (b bar) check(name, figures string, ratio float64) []string {
 	fmt.Printf("%-44s %-76s ratio %.2f (%s)\n", name, figures, ratio, b)
 	if b.value != 0 && (ratio > b.value) == b.atMost && ratio != b.value {
 		return []string{fmt.Sprintf("%s: %.2f, want %s", name, ratio, b)}

@@ -29,20 +29,20 @@ func batches(ctx context.Context, server *redistest.Server, rounds int, length t
 	if err != nil {
 		return nil, err
 	}
-	missed := flows.judge("jobs in, calls of 100 jobs of 100 flows", "without flows", .4)
+	missed := flows.check("jobs in, calls of 100 jobs of 100 flows", "without flows", .4)
 	web, err := batchesOf(ctx, server, rounds, length, bucketOf("web", 1), overHTTP)
 	if err != nil {
 		return nil, err
 	}
-	return append(missed, web.judge("jobs in, HTTP batches of 100", "Enqueue", .4)...), nil
+	return append(missed, web.check("jobs in, HTTP batches of 100", "Enqueue", .4)...), nil
 }
 
 // pair holds the results of two sides in each round, in jobs a second.
 type pair struct{ ours, other []float64 }
 
-func (p pair) judge(name, other string, goal float64) []string {
+func (p pair) check(name, other string, goal float64) []string {
 	figures := fmt.Sprintf("%7.0f jobs/s   %s %7.0f jobs/s", median(p.ours), other, median(p.other))
-	return atLeast(goal).judge(name, figures, medianRatio(p.ours, p.other))
+	return atLeast(goal).check(name, figures, medianRatio(p.ours, p.other))
 }
 
 // batchesOf measures one way to enqueue into a bucket against plain calls into a plain one.

@@ -28,8 +28,8 @@ var kinds = []admission.Limit{
 
 var aMillion = admission.Rate{Count: 1_000_000, Per: time.Second, Unit: admission.UnitRequests}
 
-// of names the algorithm of a kind, with its setting.
-func of(l admission.Limit) string {
+// describe names the algorithm of a kind, with its setting.
+func describe(l admission.Limit) string {
 	if l.Precision > 1 {
 		return fmt.Sprintf("%s, %d", l.Algorithm, l.Precision)
 	}
@@ -79,7 +79,7 @@ func ourDecision(ours *admission.Limiter, limit admission.Limit) decision {
 	return func(ctx context.Context, key string) error {
 		d, err := ours.Allow(ctx, limit, key, 1)
 		if err == nil && !d.Allowed {
-			err = fmt.Errorf("%s refused: %+v", of(limit), d)
+			err = fmt.Errorf("%s refused: %+v", describe(limit), d)
 		}
 		return err
 	}
@@ -146,9 +146,9 @@ func decisions(ctx context.Context, server *redistest.Server, c crowd, rounds in
 		}
 		ratio := median(ratios)
 		fmt.Printf("decisions, %2d callers, %2d keys%s  %-26s tundish %7.0f/s   redis_rate %6.0f/s   ratio %5.2f (%s)\n",
-			c.callers, len(names), where, of(limit), median(rates[0]), median(rates[1]), ratio, verdict(c.bar))
+			c.callers, len(names), where, describe(limit), median(rates[0]), median(rates[1]), ratio, verdict(c.bar))
 		if ratio < c.bar {
-			missed = append(missed, fmt.Sprintf("%s with %d callers is %.2f times redis_rate, want %.2f", of(limit), c.callers, ratio, c.bar))
+			missed = append(missed, fmt.Sprintf("%s with %d callers is %.2f times redis_rate, want %.2f", describe(limit), c.callers, ratio, c.bar))
 		}
 	}
 	return missed, nil
@@ -209,19 +209,19 @@ func keys(ctx context.Context, server *redistest.Server) ([]string, error) {
 		}
 		found, err := client.Keys(ctx, "tundish:{l:"+limit.Name+"}:*"+key).Result()
 		if err != nil {
-			return nil, fmt.Errorf("%s: look for its keys: %w", of(limit), err)
+			return nil, fmt.Errorf("%s: look for its keys: %w", describe(limit), err)
 		}
 		if len(found) != 1 {
-			return nil, fmt.Errorf("%s: keys %v, want one", of(limit), found)
+			return nil, fmt.Errorf("%s: keys %v, want one", describe(limit), found)
 		}
 		bytes, err := client.MemoryUsage(ctx, found[0], 0).Result()
 		if err != nil {
 			return nil, err
 		}
-		fmt.Printf("memory of a key         %-26s %7d bytes with 100/h used up\n", of(limit), bytes)
+		fmt.Printf("memory of a key         %-26s %7d bytes with 100/h used up\n", describe(limit), bytes)
 	}
 	for _, limit := range kinds {
-		line := fmt.Sprintf("cost of a decision      %-26s", of(limit))
+		line := fmt.Sprintf("cost of a decision      %-26s", describe(limit))
 		for _, n := range []int{1, 10, 1_000_000} {
 			micros, err := cost(ctx, client, ours, limit, n)
 			if err != nil {

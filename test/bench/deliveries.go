@@ -62,8 +62,8 @@ func deliveries(ctx context.Context, server *redistest.Server, rounds int) ([]st
 	figures := func(name string, other int) string {
 		return fmt.Sprintf("tundish %6.0f/s   %s %6.0f/s", median(rates[0]), name, median(rates[other]))
 	}
-	missed := atLeast(.75).judge("deliveries to this machine", figures("http.Client", 1), medianRatio(rates[0], rates[1]))
-	return append(missed, atLeast(2).judge("deliveries to this machine", figures("asynq", 2), medianRatio(rates[0], rates[2]))...), nil
+	missed := atLeast(.75).check("deliveries to this machine", figures("http.Client", 1), medianRatio(rates[0], rates[1]))
+	return append(missed, atLeast(2).check("deliveries to this machine", figures("asynq", 2), medianRatio(rates[0], rates[2]))...), nil
 }
 
 func post(ctx context.Context, hc *http.Client, url string) error {

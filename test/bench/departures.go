@@ -46,7 +46,7 @@ func departures(ctx context.Context, server *redistest.Server, rounds int) ([]st
 			return nil, fmt.Errorf("departures, %s: %w", kind.name, err)
 		}
 		figures := fmt.Sprintf("tundish %6.0f/s   asynq %6.0f/s", median(rates[0]), median(rates[1]))
-		missed = append(missed, atLeast(kind.goal).judge("departures, "+kind.name, figures, medianRatio(rates[0], rates[1]))...)
+		missed = append(missed, atLeast(kind.goal).check("departures, "+kind.name, figures, medianRatio(rates[0], rates[1]))...)
 	}
 	return missed, nil
 }

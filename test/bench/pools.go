@@ -29,7 +29,7 @@ func pools(ctx context.Context, server *redistest.Server) ([]string, error) {
 	}
 	name := fmt.Sprintf("a pool of %d/s, %d buckets", total, many)
 	figures := fmt.Sprintf("%5.0f/s   without the pool %5.0f/s", median(rates[0]), median(rates[1]))
-	missed := atLeast(goal).judge(name, figures, medianRatio(rates[0], rates[1]))
+	missed := atLeast(goal).check(name, figures, medianRatio(rates[0], rates[1]))
 
 	for _, p := range []struct{ buckets, each, all int64 }{{2, 300, 500}, {60, 40, 2000}} {
 		rates, err := alternate(poolRounds, func() (float64, error) { return poolRate(ctx, server, p.buckets, p.each, p.all) })
@@ -38,7 +38,7 @@ func pools(ctx context.Context, server *redistest.Server) ([]string, error) {
 		}
 		name := fmt.Sprintf("a pool of %d/s, %d buckets of %d/s", p.all, p.buckets, p.each)
 		rate := median(rates[0])
-		missed = append(missed, atLeast(goal).judge(name, fmt.Sprintf("%5.0f/s", rate), rate/float64(p.all))...)
+		missed = append(missed, atLeast(goal).check(name, fmt.Sprintf("%5.0f/s", rate), rate/float64(p.all))...)
 	}
 	return missed, nil
 }

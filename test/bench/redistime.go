@@ -26,7 +26,7 @@ type shape struct {
 	goal          float64 // the part of that which it may cost since; 0: none
 	workers       int     // of the dispatcher; with 1 each claim has one departure. 0: the default
 	units         shaper.Units
-	beside        string  // the shape without budgets
+	baseline      string  // the shape without budgets
 	more          float64 // baskets that it may cost beyond that one; 0: it is printed and no more
 }
 
@@ -35,9 +35,9 @@ var shapes = []shape{
 	{name: "1,000 flows", bucket: withFlows(bucketOf("flows", busy)), flows: 1000, before: 9, goal: .45},
 	{name: "50,000 flows", bucket: withFlows(bucketOf("many", busy)), flows: 50_000, before: 9, goal: .45},
 	{name: "1,000 flows in 100 groups", bucket: withGroups(withFlows(bucketOf("groups", busy))), flows: 1000, groups: 100, before: 11.7, goal: .5},
-	{name: "two budgets", bucket: withBudgets(bucketOf("budgets", busy)), units: tokens, beside: plain, more: 4},
+	{name: "two budgets", bucket: withBudgets(bucketOf("budgets", busy)), units: tokens, baseline: plain, more: 4},
 	{name: onePlain, bucket: bucketOf("plain-one", busy), workers: 1},
-	{name: "two budgets, one departure a claim", bucket: withBudgets(bucketOf("budgets-one", busy)), units: tokens, workers: 1, beside: onePlain},
+	{name: "two budgets, one departure a claim", bucket: withBudgets(bucketOf("budgets-one", busy)), units: tokens, workers: 1, baseline: onePlain},
 }
 
 const (
@@ -96,10 +96,10 @@ func redisTime(ctx context.Context, server *redistest.Server, rounds int) ([]str
 	var missed []string
 	for _, l := range lines {
 		figures := fmt.Sprintf("scripts %5.1f µs a departure   basket %5.1f µs", median(l.scripts), median(l.baskets))
-		missed = append(missed, atMost(l.goal*l.before).judge("Redis time, "+l.name, figures, medianRatio(l.scripts, l.baskets))...)
+		missed = append(missed, atMost(l.goal*l.before).check("Redis time, "+l.name, figures, medianRatio(l.scripts, l.baskets))...)
 	}
 	for _, l := range lines {
-		i := slices.IndexFunc(lines, func(other *line) bool { return other.name == l.beside })
+		i := slices.IndexFunc(lines, func(other *line) bool { return other.name == l.baseline })
 		if i < 0 {
 			continue
 		}
@@ -108,7 +108,7 @@ func redisTime(ctx context.Context, server *redistest.Server, rounds int) ([]str
 		if l.more > 0 {
 			most = atMost(l.more)
 		}
-		missed = append(missed, most.judge("Baskets more, "+l.name, "than "+l.beside, more)...)
+		missed = append(missed, most.check("Baskets more, "+l.name, "than "+l.baseline, more)...)
 	}
 	return missed, nil
 }

@@ -28,14 +28,14 @@ func (h *Streamed) Get() (sum fleet.Counts, binned int64, processes, seconds int
 	return h.sum, h.binned, h.processes, h.seconds, strings.Join(h.lost, ", ")
 }
 
-// Hear reads the stream of a dispatcher until it ends.
-func Hear(t *testing.T, ops string) *Streamed {
+// ReadStream reads the stream of a dispatcher until it ends.
+func ReadStream(t *testing.T, ops string) *Streamed {
 	t.Helper()
-	return HearAt(t, ops+"/v1/stream?bucket="+BucketName)
+	return ReadStreamAt(t, ops+"/v1/stream?bucket="+BucketName)
 }
 
-// HearAt reads the stream of an address, of the API or of the console, until it ends.
-func HearAt(t *testing.T, address string) *Streamed {
+// ReadStreamAt reads the stream of an address, of the API or of the console, until it ends.
+func ReadStreamAt(t *testing.T, address string) *Streamed {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 	if err != nil {

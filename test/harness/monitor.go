@@ -31,7 +31,7 @@ type LeaseChange struct {
 }
 
 // SlotMonitor records the slots that Redis hands out to any process, also when the reply gets lost: a claim stores its reply. It also records leases. It
-// reads the commands of Redis, in the order in which Redis runs them.
+// reads the commands of Redis, in the order of their execution.
 type SlotMonitor struct {
 	mu     sync.Mutex
 	grants []Grant
@@ -129,7 +129,7 @@ func (m *SlotMonitor) Read(line string) {
 	}
 }
 
-// All returns the slots so far and the changes of leases, in the order in which Redis made them.
+// All returns the slots so far and the changes of leases, in the order of their execution.
 func (m *SlotMonitor) All() ([]Grant, []LeaseChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

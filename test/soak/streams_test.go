@@ -22,7 +22,7 @@ func TestStreamsDisturbNothing(t *testing.T) {
 				var heard []*harness.Streamed
 				for i := range streams {
 					path := []string{"/v1/stream", "/console/stream"}[i%2] // of the API and of the console
-					heard = append(heard, harness.HearAt(t, s.OpsOf[i/2%len(s.OpsOf)]+path+"?bucket="+harness.BucketName))
+					heard = append(heard, harness.ReadStreamAt(t, s.OpsOf[i/2%len(s.OpsOf)]+path+"?bucket="+harness.BucketName))
 				}
 				harness.Await(t, 20*time.Second, "all processes tell each second", func() bool {
 					for _, h := range heard {
@@ -57,7 +57,7 @@ func TestStreamGoesOnOverARestart(t *testing.T) {
 	const rate, jobs = 200, 600
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s := start(t, server, harness.Plan{Rate: rate, Dispatchers: 2})
-	h := harness.Hear(t, s.OpsOf[0])
+	h := harness.ReadStream(t, s.OpsOf[0])
 	tells := func() bool {
 		_, _, processes, seconds, _ := h.Get()
 		return processes == 3 && seconds >= 9
@@ -100,7 +100,7 @@ func TestStreamOfOtherClocks(t *testing.T) {
 			server, clock := harness.StartMovable(t)
 			clock.Set(offset)
 			s := start(t, server, harness.Plan{Rate: rate, Dispatchers: 2})
-			h := harness.Hear(t, s.OpsOf[0])
+			h := harness.ReadStream(t, s.OpsOf[0])
 			harness.Await(t, 20*time.Second, "all processes tell each second", func() bool {
 				_, _, processes, seconds, _ := h.Get()
 				return processes == 3 && seconds >= 9
@@ -135,7 +135,7 @@ func TestStreamOfOtherClocks(t *testing.T) {
 func TestKilledProcessLosesASecond(t *testing.T) {
 	const rate, jobs = 200, 3000
 	s := start(t, redistest.Start(t), harness.Plan{Rate: rate, Dispatchers: 2, Lease: 3 * time.Second})
-	h := harness.Hear(t, s.OpsOf[0])
+	h := harness.ReadStream(t, s.OpsOf[0])
 	harness.Await(t, 20*time.Second, "all processes tell each second", func() bool {
 		_, _, processes, seconds, _ := h.Get()
 		return processes == 3 && seconds >= 9

@@ -5,7 +5,7 @@
 //
 //   - With [SettleHandler], the default, the handler ends it. The user wraps the handlers of an asynq server in [Middleware]. An error of
 //     a handler is retried at the pace of the bucket, and asynq neither retries nor archives the task.
-//   - With [SettleHandover] the job is done as soon as asynq has its task. Handlers stay unchanged. Retries are those of asynq, and
+//   - With [SettleHandover] the job is done as soon as asynq has its task. Handlers stay unchanged. asynq retries them, and
 //     nothing paces them.
 //
 // [Dial] makes a client that enqueues *asynq.Task values into buckets, with the options of asynq. [FromHandler] runs an asynq.Handler in the

@@ -12,7 +12,7 @@ import (
 	"github.com/tundish-io/tundish/workers"
 )
 
-// Reasons of outcomes of this worker and its middleware, in addition to those of package workers.
+// Reasons of outcomes of this worker and its middleware, in addition to the reasons of package workers.
 const (
 	ReasonUnavailable  = "asynq_unavailable" // the Redis of asynq did not accept the task
 	ReasonNeverStarted = "never_started"     // asynq no longer has the task, and no Middleware started it

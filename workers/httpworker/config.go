@@ -23,7 +23,7 @@ type Config struct {
 	Headers map[string]string // the same
 	Files   Files             // the sources of secrets in Auth and Headers
 
-	// Reserved are headers that no job can set, in lower case, in addition to those of Auth. Headers may have them.
+	// Reserved are headers that no job can set, in lower case, in addition to the headers of Auth. Headers may have them.
 	Reserved []string
 
 	// AllowInPath are parts that the paths of jobs may hold although some servers read a way out of the base URL in them: see [PathParts].
@@ -54,7 +54,7 @@ type Config struct {
 	ConnectionMaxAge time.Duration
 
 	// Read by New.
-	home     own      // of flows without settings of their own: its base is that of BaseURL
+	home     own      // of flows without settings of their own: its base is BaseURL
 	reserved []string // the result of notOfJobs
 }
 

@@ -97,11 +97,11 @@ func (w *Worker) renewed(s *sent) bool {
 	return now.differ(s)
 }
 
-// judge judges the outcome of a request by its credentials. A job whose credentials were replaced meanwhile waits for its next slot, and spends no
+// checkCredentials judges the outcome of a request by its credentials. A job whose credentials were replaced meanwhile waits for its next slot, and spends no
 // attempt: the API has not processed it. Each renewal excuses the requests under way, so a 401 to the new credentials counts.
 //
 // While the API refuses credentials that are still the same to several jobs, and accepts none, the jobs wait: see [refused].
-func (w *Worker) judge(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt) shaper.Outcome {
+func (w *Worker) checkCredentials(outcome shaper.Outcome, s *sent, attempt *shaper.Attempt) shaper.Outcome {
 	if outcome.Status != http.StatusUnauthorized {
 		w.noteStatus(outcome.Status)
 		return outcome

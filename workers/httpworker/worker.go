@@ -73,7 +73,7 @@ func (w *Worker) deliver(ctx context.Context, attempt *shaper.Attempt, ofBatch b
 	if credentials == nil {
 		return outcome
 	}
-	return w.judge(outcome, credentials, attempt)
+	return w.checkCredentials(outcome, credentials, attempt)
 }
 
 // Open makes one attempt as Deliver does, and returns its response as soon as that begins: see [outgoing.Sender.Open]. After a 401 to credentials that

@@ -166,7 +166,7 @@ func TestBackground(t *testing.T) {
 			t.Errorf("used: %+v, %s", outcome.Use, named(outcome))
 		}
 	}
-	must.Equal(t, l.of("m").answers(), 1, "it has taught times")
+	must.Equal(t, l.estimateOf("m").answers(), 1, "it has taught times")
 }
 
 // named is the response to which an outcome belongs: its id, its model and the role of the attempt.

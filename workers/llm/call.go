@@ -84,7 +84,7 @@ func (w *Worker) Open(ctx context.Context, attempt *shaper.Attempt, ask *Ask) (*
 		c.broken = cmp.Or(err, io.EOF)
 	}
 	if c.verdict = outcome; !isReplaced(outcome) {
-		c.verdict = judge(w.config.HTTP.Policy, w.config.HTTP.Policy.Judge(c.response()), c.whole)
+		c.verdict = refineOutcome(w.config.HTTP.Policy, w.config.HTTP.Policy.Judge(c.response()), c.whole)
 	}
 	c.verdict.Body = workers.Snippet(c.whole)
 	if w.config.API == Anthropic {
@@ -173,7 +173,7 @@ func (c *Call) Close() shaper.Outcome {
 		outcome = judgeAs(c.worker.config.HTTP.Policy, c.response(), c.stream.fault.named(), "the error "+c.stream.fault.said()+" once it had begun")
 		outcome.Reason = ReasonStreamError
 	case isWhole:
-		outcome = c.judge()
+		outcome = c.outcome()
 	case errors.Is(cause, ErrClientGone):
 		by = byClient
 	case cause != nil && !errors.Is(cause, errIdle), c.broken == nil: // the lease was lost, or the process stops
@@ -193,15 +193,15 @@ func (c *Call) Close() shaper.Outcome {
 	return outcome
 }
 
-// Reasons of streamed responses, in addition to those of package workers.
+// Reasons of streamed responses, in addition to the reasons of package workers.
 const (
 	ReasonCut         = "answer_cut"   // it broke off
 	ReasonStreamError = "stream_error" // an error event in a stream that had begun
 )
 
-// judge returns the outcome of a whole response with a success status. A fault has used nothing. A request that asks no model, such as a poll, may
+// outcome returns the outcome of a whole response with a success status. A fault has used nothing. A request that asks no model, such as a poll, may
 // report the fault of another one.
-func (c *Call) judge() shaper.Outcome {
+func (c *Call) outcome() shaper.Outcome {
 	r := c.response()
 	outcome := c.worker.config.HTTP.Policy.Judge(r)
 	isUnread := c.isCut && len(c.whole) == 0 // there was no memory: the response had a body

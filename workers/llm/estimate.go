@@ -19,7 +19,7 @@ const (
 // the request names if c counts it, otherwise the expected output, at most that maximum. A request for several choices, or with several prompts,
 // reserves that many times. learned may be nil.
 //
-// The error is that of [Config.CheckJob] for such a body.
+// It returns the error of [Config.CheckJob] for such a body.
 func Estimate(c Config, path string, body []byte, learned *Learned) (shaper.Units, error) {
 	r, err := c.read("", path, body)
 	if err != nil {

@@ -35,11 +35,11 @@ func noMoneyIn(body []byte) string {
 	return ""
 }
 
-// judge changes the outcome of an error response by the details in its body that [workers.Policy.Judge] does not read.
+// refineOutcome changes the outcome of an error response by the details in its body that [workers.Policy.Judge] does not read.
 //
 // Without money the scope is held for as long as its bucket permits, whatever the policy says of holds: each job would fail, and spend its attempts. An
 // overload that names no time holds for a short time. A rule of the bucket has decided already.
-func judge(policy workers.Policy, outcome shaper.Outcome, body []byte) shaper.Outcome {
+func refineOutcome(policy workers.Policy, outcome shaper.Outcome, body []byte) shaper.Outcome {
 	if outcome.Reason == workers.ReasonRule {
 		return outcome
 	}

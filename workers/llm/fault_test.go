@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 		for _, hold := range []bool{true, false} {
 			policy := workers.Policy{Statuses: httpworker.DefaultStatuses(), Hold: hold}
 			response := workers.Response{Status: c.status, Header: http.Header{"Retry-After": {c.header}, "Content-Type": {"application/json"}}, Body: []byte(c.body), At: noon}
-			got, want := judge(policy, policy.Judge(&response), []byte(c.body)), c.result
+			got, want := refineOutcome(policy, policy.Judge(&response), []byte(c.body)), c.result
 			signal := c.signal
 			if !hold && want == held && c.reason != "billing" {
 				if want = retry; c.status == 400 {
@@ -96,7 +96,7 @@ func FuzzFault(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		status = 300 + (status%300+300)%300
 		before := policy.Judge(&workers.Response{Status: status, Body: body, At: noon})
-		got := judge(policy, before, body)
+		got := refineOutcome(policy, before, body)
 		if got.RetryAfter < 0 || got.RetryAfter > shaper.MaxHold || got.Status != status || got.Result != before.Result && got.Result != shaper.ResultHeld {
 			t.Fatalf("%d %q: %+v", status, body, got)
 		}

@@ -87,13 +87,13 @@ func (l *Learned) usual(model string, kind input, e expectation) expectation {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.of(model)
+	of := l.estimateOf(model)
 	output := of.kinds[inputText].output.or(e.output)
 	return expectation{of.perByte.or(e.perByte), of.kinds[kind].unseen.or(e.unseen), of.kinds[kind].output.or(output)}
 }
 
-// of returns the estimate of a model, or an empty one if the model has none and there is room for it. It requires that l.mu is held.
-func (l *Learned) of(model string) *lesson {
+// estimateOf returns the estimate of a model, or an empty one if the model has none and there is room for it. It requires that l.mu is held.
+func (l *Learned) estimateOf(model string) *lesson {
 	switch known := l.models[model]; {
 	case known != nil:
 		return known
@@ -139,7 +139,7 @@ type average struct {
 	mean, variance float64
 }
 
-// leastWeight is the least weight of a new number. With it, the mean age of all weights is that of the last learnedLast numbers.
+// leastWeight is the least weight of a new number. With it, the weights have the same mean age as the last learnedLast numbers.
 const leastWeight = 2.0 / (learnedLast + 1)
 
 func (a *average) add(x float64) {

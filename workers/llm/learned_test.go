@@ -60,7 +60,7 @@ func TestLearnedForgets(t *testing.T) {
 		for range times {
 			l.note(&request{model: "m", content: content{text: 1}, choices: 1}, shaper.Units{shaper.UnitOutput: n})
 		}
-		return l.of("m").kinds[inputText].output.mean
+		return l.estimateOf("m").kinds[inputText].output.mean
 	}
 	answer(100_000, 1000)
 	if mean := answer(100, 100); mean > 100+900*0.15 {

@@ -52,7 +52,7 @@ func (l *Learned) Adopt(stored shaper.Lessons) {
 	}
 	for model, theirs := range stored {
 		read, ok := readLesson(theirs)
-		own := l.of(model)
+		own := l.estimateOf(model)
 		if ok {
 			own = l.make(model, theirs.Caller)
 		}

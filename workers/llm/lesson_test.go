@@ -42,7 +42,7 @@ func TestLessonsAreShared(t *testing.T) {
 	if err := stored.Validate(); err != nil || len(stored) != 1 || stored["m"].Answers != 60 {
 		t.Fatalf("stored is %v: %v", stored, err)
 	}
-	want, of := first.of("m"), second.of("m")
+	want, of := first.estimateOf("m"), second.estimateOf("m")
 	wantUse, use := want.kinds[inputText], of.kinds[inputText]
 	for _, c := range []struct{ got, want float64 }{
 		{use.output.mean, wantUse.output.mean}, {use.output.variance, wantUse.output.variance}, {of.perByte.mean, want.perByte.mean}, {of.perByte.variance, want.perByte.variance},
@@ -82,8 +82,8 @@ func TestLessonsOfManyProcesses(t *testing.T) {
 				p.Adopt(maps.Clone(stored))
 				redis(stored, p.News())
 				for model, lesson := range stored {
-					if lesson.Answers < before[model].Answers || p.of(model).answers() != lesson.Answers {
-						t.Fatalf("model %s: %d answers were stored, then %d, and the process has %d", model, before[model].Answers, lesson.Answers, p.of(model).answers())
+					if lesson.Answers < before[model].Answers || p.estimateOf(model).answers() != lesson.Answers {
+						t.Fatalf("model %s: %d answers were stored, then %d, and the process has %d", model, before[model].Answers, lesson.Answers, p.estimateOf(model).answers())
 					}
 				}
 				p.Adopt(stored)

@@ -51,7 +51,7 @@ var (
 	faultNames  = namesOf(outputNames, []string{"type", "status", "error"}) //nolint:gochecknoglobals // a constant
 )
 
-// faultOfChoices returns the fault of a response in which every choice is an error. It names the last one.
+// faultOfChoices returns the fault of a response whose choices are all errors. It names the last one.
 func faultOfChoices(choices json.RawMessage) (status int, said string) {
 	var last json.RawMessage
 	areErrors := jsonscan.Elements(choices, func(choice []byte) bool {
@@ -102,7 +102,7 @@ func isHTML(header http.Header, text []byte) bool {
 func judgeAs(policy workers.Policy, r *workers.Response, named int, said string) shaper.Outcome {
 	inner := *r
 	inner.Status, policy.Rules = named, nil
-	outcome := judge(policy, policy.Judge(&inner), r.Body)
+	outcome := refineOutcome(policy, policy.Judge(&inner), r.Body)
 	if outcome.Reason != workers.ReasonBilling {
 		outcome.Detail = fmt.Sprintf("the provider answered %d, and in it %s, which counts as %d", r.Status, said, named)
 	}
@@ -126,7 +126,7 @@ func judged(policy workers.Policy, r *workers.Response) (outcome shaper.Outcome,
 func Judge(policy workers.Policy, r *workers.Response) shaper.Outcome {
 	outcome := policy.Judge(r)
 	if outcome.Result != shaper.ResultDone {
-		return judge(policy, outcome, r.Body)
+		return refineOutcome(policy, outcome, r.Body)
 	}
 	if fault, ok := judged(policy, r); ok {
 		return fault

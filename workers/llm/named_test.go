@@ -53,7 +53,7 @@ func TestFaultsInSuccesses(t *testing.T) {
 				}
 				continue
 			}
-			want := judge(p.config(api).HTTP.Policy, p.config(api).HTTP.Policy.Judge(&workers.Response{Status: c.status, Header: http.Header{}, At: time.Now()}), nil)
+			want := refineOutcome(p.config(api).HTTP.Policy, p.config(api).HTTP.Policy.Judge(&workers.Response{Status: c.status, Header: http.Header{}, At: time.Now()}), nil)
 			if got.Result != want.Result || got.Reason != want.Reason || got.Signal != want.Signal || got.Used == nil || len(got.Used) > 0 || got.Use != nil || got.Status != 200 {
 				t.Errorf("%s %s: %+v, want %s %s, used nothing", api, c.name, got, want.Result, want.Reason)
 			}

@@ -32,7 +32,7 @@ func (l *Learned) refusesUsage(model string, now time.Time) bool {
 	}
 	switch {
 	case l.models[model] != nil:
-	case l.of(model) != &l.others: // no estimate yet, and it may get its own
+	case l.estimateOf(model) != &l.others: // no estimate yet, and it may get its own
 		return false
 	default:
 		model = otherModels

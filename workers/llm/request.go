@@ -127,7 +127,7 @@ func (p *parsing) fail(field, reason string) {
 	p.errs = append(p.errs, &shaper.FieldError{Field: field, Reason: reason})
 }
 
-// model returns the model that the body names, otherwise that of the base URL. A stored prompt and an assistant have their own.
+// model returns the model that the body names, otherwise the model of the base URL. A stored prompt and an assistant have their own.
 func (p *parsing) model(base string) (model string) {
 	model = textOf(p.object["model"])
 	isGiven := isGiven(p.object["model"]) && string(p.object["model"]) != `""`

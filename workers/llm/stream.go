@@ -29,7 +29,7 @@ type stream struct {
 
 	isBlind bool // an event was too long, and nothing is read from there on
 
-	told    told      // the metadata of the first event with an id
+	meta    metadata  // the metadata of the first event with an id
 	usage   counts    // reported so far: later numbers replace earlier ones; nil: none
 	text    int64     // bytes of the output so far
 	isEnded bool      // the last event of a response arrived
@@ -155,7 +155,7 @@ func (s *stream) readData(data []byte) (onlyUsage bool) {
 		s.fault = fault
 	}
 	for _, said := range []*report{&c.report, &c.message, &c.response} {
-		s.tell(said)
+		s.readReport(said)
 	}
 	s.text += c.output()
 	return c.counts != nil && !hasAny(c.choices) && c.kind == ""
@@ -229,10 +229,10 @@ func textsIn(object []byte, texts names, name string, of func(value []byte) int6
 	return n
 }
 
-// tell reads the usage in an event. Anthropic reports the input first and the output last, each as the total so far.
-func (s *stream) tell(said *report) {
-	if s.told.id == "" {
-		s.told = said.told
+// readReport reads the usage in an event. Anthropic reports the input first and the output last, each as the total so far.
+func (s *stream) readReport(said *report) {
+	if s.meta.id == "" {
+		s.meta = said.meta
 	}
 	if said.counts != nil && s.usage == nil {
 		s.usage = counts{}
@@ -260,7 +260,7 @@ func (s *stream) soFar() (t tokens, ok bool) {
 // chargeStream is charge for a streaming response. If the stream was cut, input is what was reported or estimated. Output is computed from the text that
 // arrived, and is at least what was reported. A stream with an event that is too long is charged what was reserved.
 func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s spent) {
-	s.told = answer.told
+	s.metadata = answer.meta
 	s.isOpen = !answer.isEnded // a background response goes on, and is polled
 	if s.tokens, s.reported = answer.tokens(); s.reported {
 		s.charged = s.counted(c.API)

@@ -66,7 +66,7 @@ func (e *LocalFaultError) Error() string {
 // [dispatcher.Permits.Acquire]: nothing was sent.
 func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (*Answer, error) {
 	delete(job.Headers, "Accept-Encoding") // the usage is read
-	job.Payload = nil                      // the payload is that of the ask
+	job.Payload = nil                      // the payload comes from the ask
 	var last *Answer
 	hasNewCredentials := false
 	permit, err := t.Permits.Acquire(waits, job)

@@ -76,7 +76,7 @@ func (t tokens) counted(api API) shaper.Units {
 // report is the metadata of a response, or of an event of a stream.
 type report struct {
 	counts counts // nil: it reports no usage
-	told   told
+	meta   metadata
 	error  json.RawMessage
 }
 
@@ -90,7 +90,7 @@ func readReport(response []byte) report {
 
 // reportOf reads a report from the members of an object; nothing of nil.
 func reportOf(object map[string]json.RawMessage) report {
-	return report{counts: countsIn(object["usage"]), error: object["error"], told: told{
+	return report{counts: countsIn(object["usage"]), error: object["error"], meta: metadata{
 		id: textOf(object["id"]), model: short(textOf(object["model"])), object: textOf(object["object"]),
 		isOpen: slices.Contains(pending, textOf(object["status"])), isSync: string(object["background"]) == "false",
 	}}
@@ -101,8 +101,8 @@ func (r report) usage(api API) (t tokens, ok bool) {
 	return r.counts.read(api)
 }
 
-// told is what a response reports about itself, besides its usage.
-type told struct {
+// metadata is what a response reports about itself, besides its usage.
+type metadata struct {
 	id     string // "" none
 	model  string // "" none
 	object string // its type; "" if it names none
@@ -111,16 +111,16 @@ type told struct {
 }
 
 // isBatch reports whether it is a batch of OpenAI, which has limits of its own.
-func (t told) isBatch() bool { return t.object == "batch" }
+func (t metadata) isBatch() bool { return t.object == "batch" }
 
 // isPolled reports whether a later request may be the one that reports the usage. Other responses, such as a stored chat, have reported it before they
 // are read.
-func (t told) isPolled() bool {
+func (t metadata) isPolled() bool {
 	return !t.isSync && (t.object == "" || t.isOfItself())
 }
 
 // isOfItself reports whether it is of a kind that may be made in the background.
-func (t told) isOfItself() bool { return t.object == "response" || t.object == "thread.run" }
+func (t metadata) isOfItself() bool { return t.object == "response" || t.object == "thread.run" }
 
 // pending are the statuses of responses and runs whose model still works.
 var pending = []string{"queued", "in_progress", "requires_action", "cancelling"}
@@ -156,7 +156,7 @@ func (c counts) first(names ...string) (n int64, ok bool) {
 // spent is the usage of a request with a good response.
 type spent struct {
 	tokens
-	told
+	metadata
 
 	reported bool         // the response reported the tokens; otherwise they are estimated
 	charged  shaper.Units // nil: as much as was reserved
@@ -166,7 +166,7 @@ type spent struct {
 // usage, or whose usage comes later, is charged what was reserved.
 func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s spent) {
 	said := readReport(answer.Body)
-	s.told = said.told
+	s.metadata = said.meta
 	if s.tokens, s.reported = said.usage(c.API); s.reported {
 		s.charged = s.counted(c.API)
 		s.teach(r, learned)

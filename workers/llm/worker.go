@@ -91,7 +91,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 			outcome.Used = shaper.Units{}
 		}
 	} else if outcome.Reason != workers.ReasonCredentials {
-		outcome = judge(w.config.HTTP.Policy, outcome, answer.Body)
+		outcome = refineOutcome(w.config.HTTP.Policy, outcome, answer.Body)
 		if w.config.API == Anthropic {
 			outcome.Used = shaper.Units{}
 		}

@@ -19,7 +19,7 @@ var ErrURLNotAllowed error = &shaper.FieldError{
 
 var methods = []string{"POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"}
 
-// ours are the headers that the worker writes, so that neither a job nor a flow can, in addition to those of the connection.
+// ours are the headers that the worker writes, so that neither a job nor a flow can, in addition to the headers of the connection.
 var ours = []string{"webhook-"}
 
 // CheckJob reports every fault of the job's URL, method and headers, joined,

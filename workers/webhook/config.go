@@ -64,7 +64,7 @@ type Config struct {
 	ConnectionMaxAge time.Duration
 
 	// Read by New.
-	home    own      // of flows without settings of their own: its target is that of URL
+	home    own      // of flows without settings of their own: its target is URL
 	signers []signer // of Secrets
 }
 

@@ -4,7 +4,7 @@
 // One permit is one request: see package outgoing, which also says where connections may go.
 //
 // A flow may have a URL, headers and secrets of its own ([shaper.OwnDelivery]). Jobs of the flow that name no URL go to the flow's URL, otherwise to the
-// bucket's. The flow's headers replace a job's headers, and its secrets sign. Both are used only towards one origin: that of the flow's URL or, without
+// bucket's. The flow's headers replace a job's headers, and its secrets sign. Both are used only towards one origin: the origin of the flow's URL or, without
 // one, of the bucket's URL. Any other delivery goes without them. If a flow has no secrets, the bucket's secrets sign, towards the origin of the
 // bucket's URL. The bucket's client certificate is shown to that origin only.
 //
@@ -64,7 +64,7 @@ func (w *Worker) Deliver(ctx context.Context, attempt *shaper.Attempt) shaper.Ou
 	return w.sender.Send(ctx, attempt, req)
 }
 
-// DeliverBatch makes one attempt at several jobs by one request. Its webhook-id is that of the batch, and its signature covers the whole body.
+// DeliverBatch makes one attempt at several jobs by one request. Its webhook-id is the id of the batch, and its signature covers the whole body.
 // [workers.BatchFormat] defines its items. With a format of CloudEvents the items are the events, in the JSON batch format. [workers.Policy.Outcomes]
 // decides the outcome of each job.
 func (w *Worker) DeliverBatch(ctx context.Context, batch *shaper.Batch) []shaper.Outcome {

@@ -2439,7 +2439,7 @@ export interface components {
              * Format: date-time
              * @description When that response arrived.
              */
-            heard?: string;
+            changed_at?: string;
             /** @description The same for people. Absent if there are but failures in a row. */
             text?: string;
         };
@@ -3025,7 +3025,7 @@ export interface components {
              */
             held_until?: string;
         };
-        /** @description Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of those of all. A changed quota counts the departures that were counted before; without a quota, none are. */
+        /** @description Quotas bound how many jobs depart in sliding windows, such as "1000/d". A flow or a group may have its own, in place of the quotas for all. A changed quota counts the departures that were counted before; without a quota, none are. */
         Quotas: string[];
         Record: {
             id: string;
@@ -3203,7 +3203,7 @@ export interface components {
             /** @description How many processes there are. */
             processes: number;
             /** @description Those of which the counts are in it: fewer in the first seconds, until all processes know that somebody looks. */
-            telling: number;
+            reporting: number;
             /** @description Processes that tell nothing any more, by their names: what they counted since they told it last is missing. */
             lost?: string[];
             /** @description Those of which something was counted. */

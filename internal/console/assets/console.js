@@ -26,7 +26,7 @@ function listen(query, hear) {
   document.body.prepend(away);
   let source = null;
   let last = Date.now();
-  let heard = false; // until the first second all processes learn that somebody looks
+  let hasSecond = false; // until the first second all processes learn that somebody looks
   const id = String(Math.random());
   const newer = new Set(); // pages that opened theirs after this one
   const open = () => {
@@ -36,7 +36,7 @@ function listen(query, hear) {
     source = new EventSource(new URL(root() + 'stream' + query, location.href));
     source.addEventListener('second', (event) => {
       last = Date.now();
-      heard = true;
+      hasSecond = true;
       away.hidden = true;
       hear(JSON.parse(event.data));
     });
@@ -44,7 +44,7 @@ function listen(query, hear) {
       if (source.readyState === EventSource.CLOSED) close(), setTimeout(open, 3000);
     };
     last = Date.now();
-    heard = false;
+    hasSecond = false;
   };
   const close = () => {
     if (source) channel?.postMessage({ close: id });
@@ -58,7 +58,7 @@ function listen(query, hear) {
   });
   addEventListener('pagehide', close);
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
-  setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < (heard ? 2300 : 9000); }, 250);
+  setInterval(() => { away.hidden = paused || document.hidden || Date.now() - last < (hasSecond ? 2300 : 9000); }, 250);
   const control = { pause: (stop) => { paused = stop; stop ? close() : open(); }, giveWay: () => control.pause(true) };
   open();
   return control;
@@ -121,7 +121,7 @@ function picture(figure) {
     figure.querySelector('.spark')?.replaceWith(drawing);
   };
   const control = listen('?bucket=' + encodeURIComponent(figure.dataset.picture), (second) => {
-    if (second.telling < second.processes && !drawing.isConnected) {
+    if (second.reporting < second.processes && !drawing.isConnected) {
       caption.textContent = 'The live picture begins within six seconds.';
       return;
     }

@@ -99,7 +99,7 @@ func ParseDownstream(text string, offset int64, configured admission.Rate) *shap
 		}
 		return time.UnixMicro(micros - offset)
 	}
-	d := &shaper.Downstream{HeldUntil: instant(numbers[0]), Factor: 1, Breaker: shaper.BreakerClosed, Failures: numbers[4], Heard: instant(numbers[12])}
+	d := &shaper.Downstream{HeldUntil: instant(numbers[0]), Factor: 1, Breaker: shaper.BreakerClosed, Failures: numbers[4], ChangedAt: instant(numbers[12])}
 	if state := numbers[3]; state < int64(len(breakerStates)) {
 		d.Breaker = breakerStates[state]
 	}

@@ -24,8 +24,8 @@ func TestParseDownstream(t *testing.T) {
 		"-9,0,0,0,0,0,0,0,0,0,0,0,0,http_429": nil,
 		"9,0,0,0,0,0,0,0,0,0,0,x,0,http_429":  nil,
 
-		"2000,0,0,0,0,0,0,0,0,0,0,0,1500,http_429":        {HeldUntil: at(1000), Factor: 1, Breaker: shaper.BreakerClosed, Reason: "http_429", Heard: at(500)},
-		"2000,0,0,1,12,0,0,0,0,1900,1800,99,1500,-":       {HeldUntil: at(1000), Factor: 1, Breaker: shaper.BreakerOpen, Failures: 12, OpenSince: at(800), Heard: at(500)},
+		"2000,0,0,0,0,0,0,0,0,0,0,0,1500,http_429":        {HeldUntil: at(1000), Factor: 1, Breaker: shaper.BreakerClosed, Reason: "http_429", ChangedAt: at(500)},
+		"2000,0,0,1,12,0,0,0,0,1900,1800,99,1500,-":       {HeldUntil: at(1000), Factor: 1, Breaker: shaper.BreakerOpen, Failures: 12, OpenSince: at(800), ChangedAt: at(500)},
 		"0,0,0,2,12,0,0,0,0,1900,1800,99,0,timeout":       {Factor: 1, Breaker: shaper.BreakerHalfOpen, Failures: 12, OpenSince: at(800), Reason: "timeout"},
 		"0,0,0,7,12,0,0,0,0,1900,1800,99,0,timeout":       {Factor: 1, Breaker: shaper.BreakerClosed, Failures: 12, Reason: "timeout"}, // of a later version
 		"0,5000,1000000000,0,0,1,1,1,1,0,0,0,0,timeout,":  nil,

@@ -111,8 +111,8 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 		const longestExpiry = 20
 		size += longestExpiry
 	}
-	isTold := how.HasCallback || job.Bundle != ""
-	if isTold {
+	hasCallback := how.HasCallback || job.Bundle != ""
+	if hasCallback {
 		size++
 	}
 	caller, agrees := shaper.CallerMark(job.Caller), agreementOf(job, how)
@@ -129,7 +129,7 @@ func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 	}
 	packed = append(packed, caller...)
 	packed = append(packed, agrees...)
-	if isTold {
+	if hasCallback {
 		packed = append(packed, '^')
 	}
 	packed = append(packed, ' ')

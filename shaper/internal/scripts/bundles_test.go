@@ -15,7 +15,7 @@ import (
 // openBundle opens one, or says more of it, and returns the answer, with the counts of the bundle alone.
 func (r *rig) openBundle(id, caller string, size int, url, tells string) string {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.OpenBundle, r.of(lua.OpenBundle), id, caller, size, url, r.withFlows(), tells))
+	in := lua.NewReader(r.run(lua.OpenBundle, r.keysOf(lua.OpenBundle), id, caller, size, url, r.withFlows(), tells))
 	status := in.Int()
 	if status != 0 {
 		return fmt.Sprint(status)
@@ -58,7 +58,7 @@ func (r *rig) takeOut(tells string, all ...string) {
 		name, counted, _ := strings.Cut(one, "|")
 		args = append(args, name, "", counted)
 	}
-	r.run(lua.MoveCallbacks, r.of(lua.MoveCallbacks), args...)
+	r.run(lua.MoveCallbacks, r.keysOf(lua.MoveCallbacks), args...)
 }
 
 // A bundle counts the end of each of its jobs once, whatever is sent twice, and tells once that it has finished.

@@ -31,7 +31,7 @@ func (r *rig) moveCallbacks(atMost, mostBytes int, said ...string) []callback {
 			args = append(args, "") // of no bundle
 		}
 	}
-	in := lua.NewReader(r.run(lua.MoveCallbacks, r.of(lua.MoveCallbacks), args...))
+	in := lua.NewReader(r.run(lua.MoveCallbacks, r.keysOf(lua.MoveCallbacks), args...))
 	var all []callback
 	for in.Left() > 0 {
 		all = append(all, callback{in.Text(), in.Text()})
@@ -62,8 +62,8 @@ func (r *rig) callbacks() string {
 	return strings.Join(all, ", ")
 }
 
-// told is the outcome of a job whose callback is to be written.
-func (r *rig) told(l lease, result int) outcome {
+// withCallback returns the outcome of a job whose callback is to be written.
+func (r *rig) withCallback(l lease, result int) outcome {
 	r.t.Helper()
 	return outcome{lease: l, result: result, head: `{"state":"x"}`, body: "answer\nof " + l.id, callback: r.firstLine(l.id), last: `{"cause":"permanent"}`}
 }
@@ -101,15 +101,15 @@ func TestCallbacksOfSettlements(t *testing.T) {
 					leases[job.id] = job
 				}
 				outcomes := []outcome{
-					r.told(leases["done"], done), r.told(leases["dead"], dead), r.told(leases["retry"], retry), r.told(leases["held"], wasHeld),
-					r.told(leases["back"], returned), {lease: leases["quiet"], result: done},
+					r.withCallback(leases["done"], done), r.withCallback(leases["dead"], dead), r.withCallback(leases["retry"], retry), r.withCallback(leases["held"], wasHeld),
+					r.withCallback(leases["back"], returned), {lease: leases["quiet"], result: done},
 				}
 				for range 2 {
 					r.settle(outcomes...)
 					want := "dead 1: {\"state\":\"x\"}/answer\nof dead, done 1: {\"state\":\"x\"}/answer\nof done"
 					must.Equal(t, r.callbacks(), want, "callbacks")
 				}
-				late := r.told(leases["held"], dead) // its lease has ended
+				late := r.withCallback(leases["held"], dead) // its lease has ended
 				if r.settle(late); strings.Contains(r.callbacks(), "held") {
 					t.Errorf("a late word wrote %s", r.callbacks())
 				}
@@ -120,7 +120,7 @@ func TestCallbacksOfSettlements(t *testing.T) {
 				r.pass(10 * second)
 				for _, job := range take(ask{}).jobs {
 					if job.id == "dead" {
-						r.settle(r.told(job, dead))
+						r.settle(r.withCallback(job, dead))
 					}
 				}
 				if got := r.callbacks(); strings.Count(got, "dead ") != 2 || !strings.Contains(got, "dead 2: ") {
@@ -169,7 +169,7 @@ func TestCallbacksOfOtherDeaths(t *testing.T) {
 
 		r.enqueue(nil, entry{id: "gone", flow: "f", callback: true}, entry{id: "waits", flow: "f", callback: true}, entry{id: "silent", flow: "f"})
 		r.pass(second)
-		gone := r.told(r.drain(ask{want: 1}).jobs[0], wasGone)
+		gone := r.withCallback(r.drain(ask{want: 1}).jobs[0], wasGone)
 		gone.signal, gone.reason = accepted, "http_410"
 		r.settle(gone)
 		r.emptyDisabled("f", 500)
@@ -187,7 +187,7 @@ func TestCallbacksCountAgainstTheCapacity(t *testing.T) {
 			if job.id == "dies" {
 				r.settle(outcome{lease: job, result: dead, last: `{}`})
 			} else {
-				r.settle(r.told(job, done))
+				r.settle(r.withCallback(job, done))
 			}
 		}
 		if a := r.enqueue(nil, entry{id: "c"}, entry{id: "d"}, entry{id: "e", due: "+5000000"}); a[0].code != 1 || a[1].code != 7 || a[1].position != 3 || a[2].code != 2 {

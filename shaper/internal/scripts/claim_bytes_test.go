@@ -132,7 +132,7 @@ func TestHeartbeatKeepsAnUnansweredClaim(t *testing.T) {
 			for _, l := range known.jobs {
 				args = append(args, l.id, l.epoch, l.claim)
 			}
-			reply := must.Get(lua.Integers(r.run(lua.Extend, r.of(lua.Extend), args...)))(r.t)
+			reply := must.Get(lua.Integers(r.run(lua.Extend, r.keysOf(lua.Extend), args...)))(r.t)
 			return reply
 		}
 		r.pass(8 * second)

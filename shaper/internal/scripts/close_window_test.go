@@ -19,7 +19,7 @@ func (r *rig) closeWindow(plan string, opened, ends, nextOpened, nextEnds int64)
 		return epoch + at
 	}
 	names := r.names()
-	reply := r.run(lua.CloseWindow, r.of(lua.CloseWindow, ""), plan, names.Levels, names.Member, abs(opened), abs(ends), abs(nextOpened), abs(nextEnds))
+	reply := r.run(lua.CloseWindow, r.keysOf(lua.CloseWindow, ""), plan, names.Levels, names.Member, abs(opened), abs(ends), abs(nextOpened), abs(nextEnds))
 	n, _ := reply.(int64)
 	return n
 }

@@ -172,7 +172,7 @@ func TestSetRate(t *testing.T) {
 func TestControlOfNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		for _, args := range [][]any{{"pause", "anna", "why"}, {"resume", "anna"}, {"set", "anna", "capacity", 1}, {"reset", "anna", "capacity"}} {
-			reply, ok := r.run(lua.Control, r.of(lua.Control), append([]any{"tundish:wake", r.name}, args...)...).([]any)
+			reply, ok := r.run(lua.Control, r.keysOf(lua.Control), append([]any{"tundish:wake", r.name}, args...)...).([]any)
 			if !ok || fmt.Sprint(reply) != "[1]" {
 				t.Errorf("%v of a bucket that is not there: %v", args, reply)
 			}

@@ -17,7 +17,7 @@ func TestMoreDeadLettersThanWanted(t *testing.T) {
 				r.trim(10, 1<<20)
 			}
 			events := r.moveEvents()
-			must.Equal(t, told(events), want, "%s", step)
+			must.Equal(t, describe(events), want, "%s", step)
 			r.moveEvents(events...)
 			r.pass(61 * second)
 		}

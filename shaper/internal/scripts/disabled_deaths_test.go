@@ -12,7 +12,7 @@ import (
 func (r *rig) disabledDeaths(flow string, atMost int, began int64) (spans []int64, calls int) {
 	r.t.Helper()
 	for calls = 1; ; calls++ {
-		in := lua.NewReader(r.run(lua.DisabledDeaths, r.of(lua.DisabledDeaths), flow, r.withFlows(), "flow-disabled", atMost, 1<<20))
+		in := lua.NewReader(r.run(lua.DisabledDeaths, r.keysOf(lua.DisabledDeaths), flow, r.withFlows(), "flow-disabled", atMost, 1<<20))
 		more := in.Int()
 		spans = nil
 		for in.Left() > 0 {

@@ -35,7 +35,7 @@ func disabling(t *testing.T, test func(t *testing.T, r *rig, flow, other string)
 func (r *rig) emptyDisabled(flow string, atMost int) (deadLetters int64) {
 	r.t.Helper()
 	for {
-		in := lua.NewReader(r.run(lua.EmptyDisabled, r.of(lua.EmptyDisabled, flow),
+		in := lua.NewReader(r.run(lua.EmptyDisabled, r.keysOf(lua.EmptyDisabled, flow),
 			r.withFlows(), flow, atMost, 1<<20, 5*second, "flow-disabled"))
 		n, left := in.Int(), in.Int()
 		r.ok(in.Err())
@@ -224,7 +224,7 @@ func TestDisabledFlowBounds(t *testing.T) {
 		}
 		var sizes []int64
 		for left := int64(1); left > 0; {
-			in := lua.NewReader(r.run(lua.EmptyDisabled, r.of(lua.EmptyDisabled, flow),
+			in := lua.NewReader(r.run(lua.EmptyDisabled, r.keysOf(lua.EmptyDisabled, flow),
 				r.withFlows(), flow, 200, 2000, 5*second, "flow-disabled"))
 			sizes = append(sizes, in.Int())
 			left = in.Int()

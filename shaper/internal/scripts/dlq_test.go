@@ -70,7 +70,7 @@ type trimmed struct{ old, full, more, there, bytes, most, mostBytes, drops int64
 
 func (r *rig) trim(atMost, mostBytes int64) trimmed {
 	r.t.Helper()
-	reply := must.Get(lua.Integers(r.run(lua.TrimDead, r.of(lua.TrimDead), atMost, mostBytes)))(r.t)
+	reply := must.Get(lua.Integers(r.run(lua.TrimDead, r.keysOf(lua.TrimDead), atMost, mostBytes)))(r.t)
 	return trimmed{reply[0], reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7]}
 }
 

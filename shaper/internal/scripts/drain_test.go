@@ -12,7 +12,7 @@ import (
 // controlDrain starts or stops a drain, and returns the outcome and the state of the drain with how many have left.
 func (r *rig) controlDrain(action, id string, count, per, most, untilEmpty int64) (outcome int64, state, gone string) {
 	r.t.Helper()
-	in := r.reader(lua.ControlDrain, r.of(lua.ControlDrain), "tundish:wake", r.name, action, "anna of ops", id, count, per, most, untilEmpty)
+	in := r.reader(lua.ControlDrain, r.keysOf(lua.ControlDrain), "tundish:wake", r.name, action, "anna of ops", id, count, per, most, untilEmpty)
 	in.Int() // now
 	outcome = in.Int()
 	state, gone = drainState(in.Text())

@@ -29,7 +29,7 @@ func (r *rig) obeys(field, value string) {
 
 // says has a scope, by its pace, do what its downstream asked for: a hold, and a lower rate.
 func (r *rig) says(pace string, till, count, per int64) {
-	r.ok(r.c.HSet(r.ctx, pace, "down", stored.Downstream{Till: till, RateCount: count, RatePer: per, Cut: r.now(), Heard: r.now(), Reason: "status-429"}.String()).Err())
+	r.ok(r.c.HSet(r.ctx, pace, "down", stored.Downstream{Till: till, RateCount: count, RatePer: per, Cut: r.now(), ChangedAt: r.now(), Reason: "status-429"}.String()).Err())
 }
 
 // came has jobs come that go before those of normal priority that come more than a second later.

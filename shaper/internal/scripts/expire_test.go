@@ -99,7 +99,7 @@ func TestExpiredJobsMakeRoom(t *testing.T) {
 		if got := strings.Fields(r.callbacks()); len(got) == 0 || got[0] != "k" {
 			t.Errorf("callbacks %q", got)
 		}
-		if events := told(r.moveEvents()); !strings.Contains(events, "job.dead") || !strings.Contains(events, "=6") {
+		if events := describe(r.moveEvents()); !strings.Contains(events, "job.dead") || !strings.Contains(events, "=6") {
 			t.Errorf("events %q", events)
 		}
 		if left := r.expiries(); len(left) != 0 {
@@ -203,7 +203,7 @@ func TestExpireOfAnotherFlow(t *testing.T) {
 		r.putIn("a", 3, second, "x")
 		r.pass(2 * second)
 		flows := []string{"b"}
-		in := lua.NewReader(r.run(lua.Expire, r.of(lua.Expire, flows...), 1, expireAgain, 1<<20, expiredLast, 1, "b", "x", 1))
+		in := lua.NewReader(r.run(lua.Expire, r.keysOf(lua.Expire, flows...), 1, expireAgain, 1<<20, expiredLast, 1, "b", "x", 1))
 		if in.Int(); in.Int() != 1 || in.Int() != 0 || in.Left() != 0 {
 			t.Error("it was taken for a job of another flow")
 		}

@@ -150,7 +150,7 @@ func TestNoteLate(t *testing.T) {
 		r.setTime(epoch)
 		r.configure(settings{rateCount: 10})
 		note := func(finish int64, left int, why string) any {
-			return r.run(lua.NoteLate, r.of(lua.NoteLate), finish, left, why, "Sends 0 of 10/s.")
+			return r.run(lua.NoteLate, r.keysOf(lua.NoteLate), finish, left, why, "Sends 0 of 10/s.")
 		}
 		must.Equal[any](t, note(epoch+second, 7, "failing rate"), int64(0), "without a hook")
 		r.hset("settings", "events", "job.dead finish.late")

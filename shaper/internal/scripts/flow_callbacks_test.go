@@ -19,7 +19,7 @@ func (r *rig) letsInWithCallbacks(flow, prefix string, most int) (in int, last a
 		in++
 		r.pass(second)
 		for _, l := range r.drain(ask{}).jobs {
-			r.settle(r.told(l, done))
+			r.settle(r.withCallback(l, done))
 		}
 	}
 	return in, last

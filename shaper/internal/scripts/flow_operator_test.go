@@ -17,7 +17,7 @@ func TestCancelInFlows(t *testing.T) {
 			placed{id: "retrying", flow: "a", state: isRetrying, in: second}, placed{id: "dead", flow: "a", state: isDead},
 			placed{id: "flying", flow: "a", state: isInFlight, in: second},
 		)
-		keys := r.of(lua.Cancel, "b")
+		keys := r.keysOf(lua.Cancel, "b")
 		must.Equal[any](t, r.run(lua.Cancel, keys, "queued", "", 1, "b"), int64(-2), "by the wrong flow")
 		must.Equal[any](t, r.run(lua.Cancel, keys, "queued", "", 0, ""), int64(-1), "as if there were no flows")
 		for i, want := range []string{"2 1 1", "2 0 1", "1 0 1", "1 0 1", "1 0 1"} {
@@ -128,7 +128,7 @@ func TestPositionInALongList(t *testing.T) {
 func TestControlFlow(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		run := func(flow, action string, args ...any) any {
-			return r.run(lua.ControlFlow, r.of(lua.ControlFlow, flow),
+			return r.run(lua.ControlFlow, r.keysOf(lua.ControlFlow, flow),
 				append([]any{"tundish:wake", r.name, flow, action}, args...)...)
 		}
 		if got := run("f", "resume"); fmt.Sprint(got) != "[1]" {

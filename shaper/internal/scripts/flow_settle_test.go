@@ -213,7 +213,7 @@ func TestSettleWithoutFlows(t *testing.T) {
 		// Whoever believes that it has flows is told that it has none.
 		job := placed{id: "j", flow: "f", state: isInFlight, in: second}
 		r.place(job)
-		keys := r.of(lua.Settle, "f")
+		keys := r.keysOf(lua.Settle, "f")
 		if reply := r.run(lua.Settle, keys, "tundish:wake", r.name, 1, "", 1, "f", "j", 1, "c", returned, 0, "", 0, "-", 0, "", "", "", 0, "", "", job.mark(), 1); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("settle answered %v", reply)
 		}

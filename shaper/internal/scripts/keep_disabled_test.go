@@ -34,7 +34,7 @@ func TestADisabledFlowKeepsItsJobs(t *testing.T) {
 		}
 		r.pass(100 * second)
 		must.Equal(t, r.drain(ask{}).ids(), "o1", "while it is disabled depart")
-		a := r.answerOf(r.run(lua.InspectJob, r.of(lua.InspectJob, flow), "w1", flow, r.withFlows(), r.member()))
+		a := r.answerOf(r.run(lua.InspectJob, r.keysOf(lua.InspectJob, flow), "w1", flow, r.withFlows(), r.member()))
 		must.Equal(t, a.Int("flow_keeps"), 1, "job show does not say that the job is kept")
 		r.wantStates(map[string]int64{"gone": isQueued, "w1": isQueued, "n2": isQueued})
 		r.controlFlow(flow, "enable")

@@ -15,7 +15,7 @@ import (
 func TestLearn(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		learn := func(args ...any) string {
-			return fmt.Sprint(r.run(lua.Learn, r.of(lua.Learn), append([]any{3}, args...)...))
+			return fmt.Sprint(r.run(lua.Learn, r.keysOf(lua.Learn), append([]any{3}, args...)...))
 		}
 		stored := func(what string, want map[string]string) {
 			t.Helper()
@@ -59,7 +59,7 @@ func TestLessonsAreShared(t *testing.T) {
 				args = append(args, fmt.Sprint(caller, i), 1, "1 2.5", caller)
 			}
 			for range 2 {
-				r.run(lua.Learn, r.of(lua.Learn), args...)
+				r.run(lua.Learn, r.keysOf(lua.Learn), args...)
 			}
 			for subject := range r.hash("lessons") {
 				if caller != "" && strings.HasPrefix(subject, caller) {
@@ -71,7 +71,7 @@ func TestLessonsAreShared(t *testing.T) {
 		if a, b := learn(anna, 60), learn(bert, 60); a != 25 || b != 13 {
 			t.Errorf("the first caller has %d lessons of 50, and the second %d of what it left", a, b)
 		}
-		r.run(lua.Learn, r.of(lua.Learn), 50, anna+"0", 7, "3 4.5", bert)
+		r.run(lua.Learn, r.keysOf(lua.Learn), 50, anna+"0", 7, "3 4.5", bert)
 		must.Equal(t, r.field("lessons", anna+"0"), "7 3 4.5 @"+anna, "a lesson of another caller is")
 		learn("", 60)
 		must.Equal(t, r.hlen("lessons"), 50, "lessons are kept")

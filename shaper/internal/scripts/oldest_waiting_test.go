@@ -13,7 +13,7 @@ import (
 // oldestOf runs oldest_waiting.lua for flows.
 func (r *rig) oldestOf(mostBytes, keep int, came int64, id string, flows ...string) string {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.OldestWaiting, r.of(lua.OldestWaiting, flows...), mostBytes, keep, came, id))
+	in := lua.NewReader(r.run(lua.OldestWaiting, r.keysOf(lua.OldestWaiting, flows...), mostBytes, keep, came, id))
 	looked, at, found := in.Int(), in.Int(), in.Text()
 	r.ok(in.Err())
 	return fmt.Sprintf("%d flows, %d, %q", looked, at, found)

@@ -34,7 +34,7 @@ func (r *rig) moveEvents(moved ...outboxEvent) []outboxEvent {
 	for _, e := range moved {
 		args = append(args, e.name, e.since)
 	}
-	in := lua.NewReader(r.run(lua.MoveEvents, r.of(lua.MoveEvents), args...))
+	in := lua.NewReader(r.run(lua.MoveEvents, r.keysOf(lua.MoveEvents), args...))
 	var events []outboxEvent
 	for in.Left() > 0 {
 		events = append(events, outboxEvent{in.Text(), in.Int(), in.Int(), in.Text()})
@@ -43,8 +43,8 @@ func (r *rig) moveEvents(moved ...outboxEvent) []outboxEvent {
 	return events
 }
 
-// told says the names and counts of events, in order.
-func told(events []outboxEvent) string {
+// describe says the names and counts of events, in order.
+func describe(events []outboxEvent) string {
 	texts := make([]string, len(events))
 	for i, e := range events {
 		texts[i] = fmt.Sprint(e.name, "=", e.count)
@@ -76,14 +76,14 @@ func TestOutbox(t *testing.T) {
 		began := r.now()
 		r.die("a", "b")
 		first := r.moveEvents()
-		if told(first) != "job.dead=2" || first[0].since < began || first[0].detail != `{"job":"b","reason":"permanent"}` && first[0].detail != `{"reason":"permanent","job":"b"}` {
+		if describe(first) != "job.dead=2" || first[0].since < began || first[0].detail != `{"job":"b","reason":"permanent"}` && first[0].detail != `{"reason":"permanent","job":"b"}` {
 			t.Fatalf("handed out are %+v", first)
 		}
 		head, detail, _ := strings.Cut(r.c.HGet(r.ctx, r.key("outbox_texts"), "job.dead").Val(), "\n")
 		const newer = " - what a newer program adds"
 		r.ok(r.c.HSet(r.ctx, r.key("outbox_texts"), "job.dead", head+newer+"\n"+detail).Err())
 		r.die("c")
-		if again := r.moveEvents(); told(again) != "job.dead=2" || again[0].since != first[0].since {
+		if again := r.moveEvents(); describe(again) != "job.dead=2" || again[0].since != first[0].since {
 			t.Errorf("handed out again are %+v", again)
 		}
 		if left := r.moveEvents(first[0]); len(left) > 0 {
@@ -95,10 +95,10 @@ func TestOutbox(t *testing.T) {
 		r.die("d")
 		r.pass(60 * second)
 		second := r.moveEvents()
-		if told(second) != "job.dead=2" || second[0].since == first[0].since {
+		if describe(second) != "job.dead=2" || second[0].since == first[0].since {
 			t.Errorf("a minute later are handed out %+v", second)
 		}
-		if late := r.moveEvents(first[0]); told(late) != "job.dead=2" {
+		if late := r.moveEvents(first[0]); describe(late) != "job.dead=2" {
 			t.Errorf("a late word of the first took the second: %+v", late)
 		}
 		if text := r.c.HGet(r.ctx, r.key("outbox_texts"), "job.dead").Val(); !strings.Contains(text, newer+"\n") {
@@ -193,7 +193,7 @@ func TestKindsOfEvents(t *testing.T) {
 		wants := func(what, want string) {
 			t.Helper()
 			events := r.moveEvents()
-			must.Equal(t, told(events), want, "%s", what)
+			must.Equal(t, describe(events), want, "%s", what)
 			r.moveEvents(events...)
 			r.pass(61 * second)
 			r.moveEvents()
@@ -246,7 +246,7 @@ func TestEventsOfBreakers(t *testing.T) {
 		wants := func(when, want string) {
 			t.Helper()
 			events := l.moveEvents()
-			must.Equal(t, told(events), want, "%s", when)
+			must.Equal(t, describe(events), want, "%s", when)
 			l.moveEvents(events...)
 			logged := ""
 			switch name := strings.TrimPrefix(of, " "); when {

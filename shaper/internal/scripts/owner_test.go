@@ -138,7 +138,7 @@ func TestRecordOfChanges(t *testing.T) {
 func TestNoteDifferences(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		note := func(process, text string) any {
-			return r.run(lua.NoteDifferences, r.of(lua.NoteDifferences), process, text)
+			return r.run(lua.NoteDifferences, r.keysOf(lua.NoteDifferences), process, text)
 		}
 		noted := func() int64 { return r.hlen("differing") }
 		for range 2 {

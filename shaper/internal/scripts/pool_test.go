@@ -40,11 +40,11 @@ func TestPoolHasToBeConfigured(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		a := base.pooled(t, "pool", "a", 1, settings{})
 		a.put("j")
-		keys := a.of(lua.Claim, "")
+		keys := a.keysOf(lua.Claim, "")
 		if reply, err := lua.Integers(a.run(lua.Claim, keys, "d", "c", 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "a", "tundish:wake", "a", claimBytes, 0, 0, 0, 1)); err != nil || len(reply) != 1 || reply[0] != 1 {
 			t.Errorf("claim answered %v, %v", reply, err)
 		}
-		keys = a.of(lua.Reserve)
+		keys = a.keysOf(lua.Reserve)
 		if reply, err := lua.Integers(a.run(lua.Reserve, keys, 1, 20_000, "a", "d", 0, 0, 0)); err != nil || len(reply) != 1 || reply[0] != 1 {
 			t.Errorf("reserve answered %v, %v", reply, err)
 		}

@@ -15,7 +15,7 @@ import (
 // where it was cut off, and is answered alike when it is sent again.
 func TestPurge(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
-		if reply := r.run(lua.Purge, r.of(lua.Purge, ""), "p", 0, 10, 1000, 0, ""); fmt.Sprint(reply) != "[1]" {
+		if reply := r.run(lua.Purge, r.keysOf(lua.Purge, ""), "p", 0, 10, 1000, 0, ""); fmt.Sprint(reply) != "[1]" {
 			t.Errorf("purged a bucket that is not there: %v", reply)
 		}
 		r.configure(settings{rateCount: 10_000})

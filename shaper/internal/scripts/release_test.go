@@ -17,7 +17,7 @@ type words struct {
 
 func (s words) text() string {
 	return stored.Downstream{Till: s.till, RateCount: s.rateCount, RatePer: s.ratePer, Breaker: s.breaker, Failures: s.failures,
-		Cut: 1, Since: 1, Grown: 1, Opened: s.opened, First: s.opened, Heard: s.till, Reason: "http_429"}.String()
+		Cut: 1, Since: 1, Grown: 1, Opened: s.opened, First: s.opened, ChangedAt: s.till, Reason: "http_429"}.String()
 }
 
 // say has the downstream of a flow say something.
@@ -43,7 +43,7 @@ func TestReleaseOfAFlow(t *testing.T) {
 			r.setTurn("f", s.till)
 			var before string
 			release := func() string {
-				in := r.reader(lua.ControlFlow, r.of(lua.ControlFlow, "f"), "tundish:wake", r.name, "f", "release", 1)
+				in := r.reader(lua.ControlFlow, r.keysOf(lua.ControlFlow, "f"), "tundish:wake", r.name, "f", "release", 1)
 				_, _ = in.Int(), in.Int()
 				own, after, said := in.Text(), in.Text(), in.Text()
 				r.ok(in.Err())
@@ -91,7 +91,7 @@ func TestReleaseTellsHooks(t *testing.T) {
 			r.control("release", "anna")
 		}
 		events := r.moveEvents()
-		must.Equal(t, told(events), "flow.recovered open=1, flow.recovered=1", "told is")
+		must.Equal(t, describe(events), "flow.recovered open=1, flow.recovered=1", "told is")
 		for _, e := range events {
 			if !strings.Contains(e.detail, `"reason":"released"`) {
 				t.Errorf("%s: %s", e.name, e.detail)

@@ -102,10 +102,10 @@ func TestALoudFlowDropsItsOwnResults(t *testing.T) {
 		if of := r.resultsOfFlows(); len(of) != 5 || len(of["quiet"]) < 1 || len(of[odd]) < 1 {
 			t.Errorf("with room for 6: %v", of)
 		}
-		must.Equal[any](t, r.run(lua.DropResults, r.of(lua.DropResults), "q4", "unknown"), int64(1), "dropped")
+		must.Equal[any](t, r.run(lua.DropResults, r.keysOf(lua.DropResults), "q4", "unknown"), int64(1), "dropped")
 		want("quiet", r.resultsOfFlows()["quiet"]...)
 		r.pass(100_000 * second)
-		for r.run(lua.TrimResults, r.of(lua.TrimResults), 2) != int64(0) { // in parts
+		for r.run(lua.TrimResults, r.keysOf(lua.TrimResults), 2) != int64(0) { // in parts
 			r.resultsOfFlows()
 		}
 		must.Equal(t, r.exists("results", "result_ends", "result_flows", "result_order", "result_shares"), 0, "keys are left")

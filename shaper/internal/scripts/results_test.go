@@ -23,13 +23,13 @@ func (r *rig) resultOf(id string) string { return r.readResult(id, 0) }
 // readResult asks for the result of a job, in a line, as a process that has waited for it (1) or not (0).
 func (r *rig) readResult(id string, waited int) string {
 	r.t.Helper()
-	text := strings.Trim(fmt.Sprint(r.run(lua.InspectResult, r.of(lua.InspectResult), id, waited)), "[]")
+	text := strings.Trim(fmt.Sprint(r.run(lua.InspectResult, r.keysOf(lua.InspectResult), id, waited)), "[]")
 	goesOn := len(text) > 1 && strings.HasPrefix(text[1:], " 0") // a state and 0
 	want := "[1 1]"
 	if goesOn {
 		want = "[1 0]"
 	}
-	if got := fmt.Sprint(r.run(lua.Ended, r.of(lua.Ended), "unknown", id)); got != want {
+	if got := fmt.Sprint(r.run(lua.Ended, r.keysOf(lua.Ended), "unknown", id)); got != want {
 		r.t.Errorf("ended: %s, want %s: of %s the result is %q", got, want, id, text)
 	}
 	return text
@@ -94,8 +94,8 @@ func TestResults(t *testing.T) {
 			t.Errorf("done at last: %s, %s", got, r.resultCounts())
 		}
 		r.pass(60 * second)
-		must.Equal[any](t, r.run(lua.TrimResults, r.of(lua.TrimResults), 1), int64(1), "trimmed")
-		if n := r.run(lua.TrimResults, r.of(lua.TrimResults), 10); n != int64(1) || r.resultCounts() != "0 0 <nil>" {
+		must.Equal[any](t, r.run(lua.TrimResults, r.keysOf(lua.TrimResults), 1), int64(1), "trimmed")
+		if n := r.run(lua.TrimResults, r.keysOf(lua.TrimResults), 10); n != int64(1) || r.resultCounts() != "0 0 <nil>" {
 			t.Errorf("trimmed %v, %s", n, r.resultCounts())
 		}
 	})
@@ -243,7 +243,7 @@ func TestAnswersAfterTheWait(t *testing.T) {
 		r.configure(settings{})
 		there := func(at string, want ...string) {
 			t.Helper()
-			r.run(lua.TrimResults, r.of(lua.TrimResults), 100)
+			r.run(lua.TrimResults, r.keysOf(lua.TrimResults), 100)
 			r.resultCounts()
 			ids := r.c.HKeys(r.ctx, r.key("results")).Val()
 			slices.Sort(ids)

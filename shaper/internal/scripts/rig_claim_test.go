@@ -77,7 +77,7 @@ func (r *rig) claim(a ask) claimed {
 	if a.lease == 0 {
 		a.lease = 30 * second
 	}
-	in := r.reader(lua.Claim, r.of(lua.Claim, ""), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
+	in := r.reader(lua.Claim, r.keysOf(lua.Claim, ""), a.dispatcher, a.claim, a.want, a.horizon, a.lease, a.lead, lastChance, !a.holdsLone,
 		expiredLast, 0, r.member(), "tundish:wake", r.name, cmp.Or(a.bytes, claimBytes), a.stepped, r.steps, a.expected, 1)
 	c := r.readClaim(in, a.claim)
 	return c

@@ -8,7 +8,7 @@ import (
 // paused before, and the values before and after of each field.
 func (r *rig) control(action, by string, args ...any) []any {
 	r.t.Helper()
-	reply, ok := r.run(lua.Control, r.of(lua.Control), append([]any{"tundish:wake", r.name, action, by}, args...)...).([]any)
+	reply, ok := r.run(lua.Control, r.keysOf(lua.Control), append([]any{"tundish:wake", r.name, action, by}, args...)...).([]any)
 	if !ok || len(reply) < 3 || reply[0] != int64(0) {
 		r.t.Fatalf("control answered %v", reply)
 	}
@@ -40,7 +40,7 @@ func (r *rig) purge(p purge) purged {
 	if p.mostBytes == 0 {
 		p.mostBytes = 1 << 20
 	}
-	in := r.reader(lua.Purge, r.of(lua.Purge, p.flow), p.id, p.keepLater, p.atMost, p.mostBytes, r.withFlows(), p.flow)
+	in := r.reader(lua.Purge, r.keysOf(lua.Purge, p.flow), p.id, p.keepLater, p.atMost, p.mostBytes, r.withFlows(), p.flow)
 	out := purged{own: in.Int() == 1, removed: in.Int(), done: in.Int(), left: in.Int()}
 	r.ok(in.Err())
 	return out

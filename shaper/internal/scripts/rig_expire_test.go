@@ -28,7 +28,7 @@ func (r *rig) expireOnly(ids ...string) (out expired) {
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := lua.NewReader(r.run(lua.Expire, r.of(lua.Expire, flows...), args...))
+	in := lua.NewReader(r.run(lua.Expire, r.keysOf(lua.Expire, flows...), args...))
 	must.Equal(r.t, in.Int(), r.now(), "the time is")
 	out.lookedAt = in.Int()
 	for range in.Int() {
@@ -70,7 +70,7 @@ func (r *rig) sift(flow string) {
 	r.t.Helper()
 	for list := 1; list <= 4; list++ {
 		for from, lookedAt := int64(0), int64(100); lookedAt == 100; {
-			in := lua.NewReader(r.run(lua.Sift, r.of(lua.Sift, flow), list, from, 100))
+			in := lua.NewReader(r.run(lua.Sift, r.keysOf(lua.Sift, flow), list, from, 100))
 			lookedAt = in.Int()
 			from += lookedAt - in.Int()
 			r.ok(in.Err())

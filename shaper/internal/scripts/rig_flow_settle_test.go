@@ -78,7 +78,7 @@ func (r *rig) settle(outcomes ...outcome) []int64 {
 			o.callback, o.id, o.mark, numbers[i])
 		args = append(args, used...)
 	}
-	in := r.reader(lua.Settle, r.names().WithUse(r.of(lua.Settle, flows...), days.Names), args...)
+	in := r.reader(lua.Settle, r.names().WithUse(r.keysOf(lua.Settle, flows...), days.Names), args...)
 	settled := make([]int64, len(outcomes))
 	for i := range settled {
 		settled[i] = in.Int()
@@ -147,7 +147,7 @@ func (r *rig) find(s sweep) found {
 	if s.none {
 		atMost = 0
 	}
-	in := lua.NewReader(r.run(lua.Sweep, r.of(lua.Sweep, ""), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
+	in := lua.NewReader(r.run(lua.Sweep, r.keysOf(lua.Sweep, ""), r.withFlows(), atMost, s.cursor, s.flowCursor, s.bound, r.member(), "tundish:wake"))
 	f := found{swept: swept{now: in.Int(), repaired: in.Int(), cursor: in.Text(), flowCursor: in.Text(), missing: in.Int(), unpurged: in.Int()}}
 	ids, astray, listed := in.Int()+in.Int(), in.Int(), in.Int()
 	for range ids {
@@ -194,7 +194,7 @@ func (r *rig) takeBack(s sweep, ids, more []string) (takenBack, poison, repaired
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := lua.NewReader(r.run(lua.TakeBack, r.of(lua.TakeBack, flows...), args...))
+	in := lua.NewReader(r.run(lua.TakeBack, r.keysOf(lua.TakeBack, flows...), args...))
 	takenBack, poison, repaired, missing = in.Int(), in.Int(), in.Int(), in.Int()
 	r.ok(in.Err())
 	if int64(in.Left()) != poison {
@@ -219,7 +219,7 @@ func (r *rig) sweep(s sweep) swept {
 func (r *rig) cancel(id, state string) int64 {
 	r.t.Helper()
 	flow := r.flowOf(id)
-	reply := r.run(lua.Cancel, r.of(lua.Cancel, flow), id, state, r.withFlows(), flow)
+	reply := r.run(lua.Cancel, r.keysOf(lua.Cancel, flow), id, state, r.withFlows(), flow)
 	code, ok := reply.(int64)
 	if !ok {
 		r.t.Fatalf("cancel answered %v", reply)
@@ -253,7 +253,7 @@ func (r *rig) redriveSparing(spare int, ids ...string) []int64 {
 	for i, id := range ids {
 		args = append(args, id, numbers[i])
 	}
-	in := r.reader(lua.Redrive, r.of(lua.Redrive, flows...), args...)
+	in := r.reader(lua.Redrive, r.keysOf(lua.Redrive, flows...), args...)
 	codes := make([]int64, len(ids))
 	for i := range codes {
 		codes[i] = in.Int()

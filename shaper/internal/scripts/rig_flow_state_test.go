@@ -181,7 +181,7 @@ func (r *rig) wakes(do func()) bool {
 // controlFlow runs control_flow.lua and returns the settings before and after.
 func (r *rig) controlFlow(flow, action string, args ...any) (before, after string) {
 	r.t.Helper()
-	in := r.reader(lua.ControlFlow, r.of(lua.ControlFlow, flow),
+	in := r.reader(lua.ControlFlow, r.keysOf(lua.ControlFlow, flow),
 		append([]any{"tundish:wake", r.name, flow, action, max(r.withFlows(), 1)}, args...)...)
 	if _, has := in.Int(), in.Int(); has == 0 {
 		r.t.Fatalf("the bucket has no flows")

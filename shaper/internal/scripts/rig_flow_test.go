@@ -51,7 +51,7 @@ func (r *rig) reserve(want, horizon int64) reserved {
 // reserveTop reserves in the turn queue of flows, or of groups where there are some.
 func (r *rig) reserveTop(want, horizon int64) reserved {
 	r.t.Helper()
-	in := r.reader(lua.Reserve, r.of(lua.Reserve), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.steps, r.expected)
+	in := r.reader(lua.Reserve, r.keysOf(lua.Reserve), want, horizon, r.member(), cmp.Or(r.asker, "d"), 0, r.steps, r.expected)
 	out := reserved{now: in.Int(), next: in.Int(), slots: in.Int(), again: in.Int()}
 	r.steps = in.Int()
 	for in.Left() > 0 {

@@ -24,8 +24,10 @@ func (r *rig) names() store.Keys {
 	return names
 }
 
-// of are the keys of a script, for these flows; a bucket without flows has the flow "".
-func (r *rig) of(script *lua.Script, flows ...string) []string { return r.names().Of(script, flows...) }
+// keysOf are the keys of a script, for these flows; a bucket without flows has the flow "".
+func (r *rig) keysOf(script *lua.Script, flows ...string) []string {
+	return r.names().Of(script, flows...)
+}
 
 func (r *rig) key(name string) string { return r.names().Prefix + name }
 

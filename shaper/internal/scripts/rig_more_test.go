@@ -54,7 +54,7 @@ func (r *rig) extend(length int64, leases ...lease) []int64 {
 	for _, l := range leases {
 		args = append(args, l.id, l.epoch, l.claim)
 	}
-	reply := must.Get(lua.Integers(r.run(lua.Extend, r.of(lua.Extend), args...)))(r.t)
+	reply := must.Get(lua.Integers(r.run(lua.Extend, r.keysOf(lua.Extend), args...)))(r.t)
 	return reply
 }
 
@@ -126,7 +126,7 @@ func (r *rig) overrides(a *lua.Answer) string {
 
 func (r *rig) inspect() bucket {
 	r.t.Helper()
-	a := r.answerOf(r.run(lua.InspectBucket, r.of(lua.InspectBucket, ""), append([]any{r.member()}, changeable...)...))
+	a := r.answerOf(r.run(lua.InspectBucket, r.keysOf(lua.InspectBucket, ""), append([]any{r.member()}, changeable...)...))
 	b := bucket{
 		now: a.Int("now"), configured: a.Int("configured"), revision: a.Int("revision"), rateCount: a.Int("rate_count"), ratePer: a.Int("rate_per"),
 		burst: a.Int("burst"), capacity: a.Int("capacity"), scheduledCapacity: a.Int("scheduled_capacity"), maxInFlight: a.Int("max_in_flight"),
@@ -185,7 +185,7 @@ type scopeSeen struct {
 func (r *rig) job(id string) job {
 	r.t.Helper()
 	flow := r.flowOf(id)
-	a := r.answerOf(r.run(lua.InspectJob, r.of(lua.InspectJob, flow), id, flow, r.withFlows(), r.member()))
+	a := r.answerOf(r.run(lua.InspectJob, r.keysOf(lua.InspectJob, flow), id, flow, r.withFlows(), r.member()))
 	if a.Int("state") == 0 {
 		return job{}
 	}
@@ -242,7 +242,7 @@ func atLength(n, part int64) int64 {
 // luaReader claims and leaves the status to the test.
 func luaReader(r *rig, claim string) *lua.Reader {
 	r.t.Helper()
-	return lua.NewReader(r.run(lua.Claim, r.of(lua.Claim, ""),
+	return lua.NewReader(r.run(lua.Claim, r.keysOf(lua.Claim, ""),
 		"d", claim, 1, 20_000, second, 0, lastChance, 1, expiredLast, 0, "", "tundish:wake", r.name, claimBytes, 0, 0, 0, 1))
 }
 

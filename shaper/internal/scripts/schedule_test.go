@@ -51,7 +51,7 @@ func (r *rig) defineAnd(revision int, pairs ...string) (changed int64, waiting [
 	for _, text := range pairs {
 		args = append(args, text)
 	}
-	in := lua.NewReader(r.run(lua.DefineSchedules, r.of(lua.DefineSchedules), args...))
+	in := lua.NewReader(r.run(lua.DefineSchedules, r.keysOf(lua.DefineSchedules), args...))
 	in.Int()
 	changed = in.Int()
 	for in.Left() > 0 {
@@ -64,7 +64,7 @@ func (r *rig) defineAnd(revision int, pairs ...string) (changed int64, waiting [
 // dueNow says what due_schedules.lua names, and when the next one is due.
 func (r *rig) dueNow(atMost int) (names []string, next int64) {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.DueSchedules, r.of(lua.DueSchedules), atMost))
+	in := lua.NewReader(r.run(lua.DueSchedules, r.keysOf(lua.DueSchedules), atMost))
 	in.Int()
 	next = in.Int()
 	for in.Left() > 0 && in.Err() == nil {
@@ -88,7 +88,7 @@ func (r *rig) current(f fireArg) fireArg {
 func (r *rig) advance(f fireArg, blocked string, pause int64) int64 {
 	r.t.Helper()
 	f = r.current(f)
-	n, _ := r.run(lua.AdvanceSchedule, r.of(lua.AdvanceSchedule), f.text(), blocked, pause).(int64)
+	n, _ := r.run(lua.AdvanceSchedule, r.keysOf(lua.AdvanceSchedule), f.text(), blocked, pause).(int64)
 	return n
 }
 
@@ -97,7 +97,7 @@ func (r *rig) fire(f fireArg) string {
 	r.t.Helper()
 	f = r.current(f)
 	keys, _ := r.enqueueKeys(nil, "")
-	keys = append(keys, r.of(lua.DueSchedules)...)
+	keys = append(keys, r.keysOf(lua.DueSchedules)...)
 	in := lua.NewReader(r.run(lua.Enqueue, keys, "tundish:wake", r.name, "fire", 0, 1, 0, "0q", 1, "", f.Job, "fffffffffffcn001 \nx", 3, 1, "", 1, "", f.text()))
 	status := in.Int()
 	if status == 0 {
@@ -117,7 +117,7 @@ func (r *rig) controlSchedule(name, action string) string {
 
 func (r *rig) setSchedule(name, action, text string, most int) string {
 	r.t.Helper()
-	answer := fmt.Sprint(r.run(lua.ControlSchedule, r.of(lua.ControlSchedule), "tundish:wake", "schedules:b", name, action, "ann", text, most))
+	answer := fmt.Sprint(r.run(lua.ControlSchedule, r.keysOf(lua.ControlSchedule), "tundish:wake", "schedules:b", name, action, "ann", text, most))
 	return strings.Replace(answer, "[0 ", "[", 1)
 }
 
@@ -325,7 +325,7 @@ func TestDueIsMadeAnew(t *testing.T) {
 		r.del("schedule_due")
 		var answers []string
 		for range 3 {
-			answers = append(answers, fmt.Sprint(r.run(lua.DefineSchedules, r.of(lua.DefineSchedules), 1, 0, "tundish:wake", "schedules:b", 1<<53, 0)))
+			answers = append(answers, fmt.Sprint(r.run(lua.DefineSchedules, r.keysOf(lua.DefineSchedules), 1, 0, "tundish:wake", "schedules:b", 1<<53, 0)))
 		}
 		r.wants("answers", fmt.Sprint(answers), "[[3 100] [3 100] [1 50]]")
 		r.wants("what is due", fmt.Sprint(r.scored("schedule_due")), fmt.Sprint(before))
@@ -339,7 +339,7 @@ func TestJobsOfTheHistory(t *testing.T) {
 		r.define(0, "a", "when\n{}")
 		r.advance(fireArg{Name: "a", V: 1, Due: "0", Next: "1"}, "", 0)
 		ask := func() (states []string) {
-			in := lua.NewReader(r.run(lua.ScheduleRuns, r.of(lua.ScheduleRuns), "a"))
+			in := lua.NewReader(r.run(lua.ScheduleRuns, r.keysOf(lua.ScheduleRuns), "a"))
 			for in.Left() > 0 && in.Err() == nil {
 				in.Text()
 				states = append(states, fmt.Sprint(in.Int()))
@@ -354,7 +354,7 @@ func TestJobsOfTheHistory(t *testing.T) {
 		r.cancel("job0", "")
 		r.hset("meta", "job1", "5 1 1 0 0 - {}")
 		r.wants("newest first", fmt.Sprint(ask()), "[-1 1 1 5 7]")
-		r.wants("unknown", fmt.Sprint(r.run(lua.ScheduleRuns, r.of(lua.ScheduleRuns), "z")), "[]")
+		r.wants("unknown", fmt.Sprint(r.run(lua.ScheduleRuns, r.keysOf(lua.ScheduleRuns), "z")), "[]")
 		r.pass(2 * second)
 		r.wants("after the dedupe window", fmt.Sprint(ask()), "[-1 1 1 5 0]")
 	})

@@ -19,7 +19,7 @@ func (r *rig) start(id, epoch, claim any, started string, length int64) bool {
 // startBefore is start of a job that is too late after some time. It returns what its flow has of its own, too.
 func (r *rig) startBefore(latest int64, id, epoch, claim any, started string, length int64) (isStarted bool, own string) {
 	r.t.Helper()
-	in := lua.NewReader(r.run(lua.Start, r.of(lua.Start), id, epoch, claim, started, length, latest, "f"))
+	in := lua.NewReader(r.run(lua.Start, r.keysOf(lua.Start), id, epoch, claim, started, length, latest, "f"))
 	at, code, own := in.Int(), in.Int(), in.Text()
 	if in.Err() != nil || in.Left() != 0 || at > r.now() {
 		r.t.Fatalf("start answered %d, %d, %q, %v", at, code, own, in.Err())

@@ -142,8 +142,8 @@ func cost(count int64) *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, count), rapid.Just((count+1)/2))
 }
 
-// look asks without spending: what costs more than ever fits.
-func (r *rig) look(l limit, count, now int64) int64 { return r.allow(l, count+1, now).remaining }
+// remaining asks without spending: what costs more than ever fits.
+func (r *rig) remaining(l limit, count, now int64) int64 { return r.allow(l, count+1, now).remaining }
 
 // Every algorithm agrees with its definition in every decision and in what it
 // says is left: it never admits more, and refuses nothing that it allows.
@@ -202,7 +202,7 @@ func TestEveryRetryAfterIsTrue(t *testing.T) {
 			}
 			last := r.allow(l, 1, now)
 			if last.reset > 0 {
-				if got := r.look(l, count, now+last.reset-1); got >= count {
+				if got := r.remaining(l, count, now+last.reset-1); got >= count {
 					rt.Fatalf("%d of %d are left before reset: %+v", got, count, last)
 				}
 			}
@@ -224,9 +224,9 @@ func TestClockSteps(t *testing.T) {
 			now := int64(epoch)
 			for range rapid.IntRange(1, 10).Draw(rt, "rounds") {
 				r.allow(l, cost(count).Draw(rt, "cost"), now)
-				before := r.look(l, count, now)
+				before := r.remaining(l, count, now)
 				back := rapid.OneOf(rapid.Int64Range(1, second), rapid.Int64Range(second+1, 2*micros+2*second)).Draw(rt, "back")
-				if after := r.look(l, count, now-back); after > before {
+				if after := r.remaining(l, count, now-back); after > before {
 					rt.Fatalf("%d µs back: %d are left, before it %d", back, after, before)
 				}
 				if back > second { // or it is waited out
@@ -238,7 +238,7 @@ func TestClockSteps(t *testing.T) {
 			ahead := now + rapid.Int64Range(second+1, 400*24*3600*second).Draw(rt, "ahead")
 			r.allow(l, count, ahead)
 			for r.allow(l, 1, ahead).verdict == allowed {
-				r.allow(l, max(r.look(l, count, ahead), 1), ahead)
+				r.allow(l, max(r.remaining(l, count, ahead), 1), ahead)
 			}
 			got := r.allow(l, 1, now)
 			piece := micros / max(l.a, 1) // a counter begins to forget after its window

@@ -15,8 +15,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/codec"
 )
 
-// BundleTells returns the argument by which scripts know which finished bundles get a callback.
-func BundleTells(c *shaper.Callbacks) string {
+// NotifiedBundles returns the argument by which scripts know which finished bundles get a callback.
+func NotifiedBundles(c *shaper.Callbacks) string {
 	switch {
 	case c.Bucket == "":
 		return "none"
@@ -45,7 +45,7 @@ func (s *Store) OpenBundle(ctx context.Context, bucket string, bundle *shaper.Bu
 		return none, err
 	}
 	r, err := s.RunConfigured(ctx, b, lua.OpenBundle, b.Keys.Of(lua.OpenBundle), bundle.ID, cmp.Or(shaper.CallerMark(bundle.Caller), "-"), bundle.Size, bundle.CallbackURL,
-		b.Levels(), BundleTells(&settings.Callbacks))
+		b.Levels(), NotifiedBundles(&settings.Callbacks))
 	if err != nil {
 		return none, fmt.Errorf("bucket %q: open the bundle %q: %w", bucket, bundle.ID, err)
 	}

@@ -300,7 +300,7 @@ func TestDeliveryKeepsABucket(t *testing.T) {
 		must.Equal(t, conn.HGet(t.Context(), to.Pace(), "down").Val(), "", "it is still held")
 		must.Equal(t, conn.ZCard(t.Context(), to.Leases()).Val(), 1, "leases moved, want the one that ran out")
 		conn.Del(t.Context(), to.Leases())
-		asked := stored.Downstream{Till: now.Add(time.Hour).UnixMicro(), Heard: now.UnixMicro(), Reason: "http_429"}.String()
+		asked := stored.Downstream{Till: now.Add(time.Hour).UnixMicro(), ChangedAt: now.UnixMicro(), Reason: "http_429"}.String()
 		conn.HSet(t.Context(), to.Pace(), "down", asked)
 		mustJoin(t, conn, b)
 		must.Equal(t, conn.HGet(context.WithoutCancel(t.Context()), k.Pace(), "down").Val(), asked, "the hold that a 429 asked for became")

@@ -56,7 +56,7 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 		return nil
 	}
 	if s.Role == Guest {
-		return s.meet(ctx, b)
+		return s.ensureConfigured(ctx, b)
 	}
 	own := b.own.Load()
 	for range poolChangeTries {

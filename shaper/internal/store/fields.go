@@ -143,7 +143,7 @@ func choice(name shaper.Setting, field string, texts ...string) described {
 	}}
 }
 
-// describedSettings are those of a bucket, and of a pool as far as it has them: what is stored as it is, and what follows from several.
+// describedSettings are the settings of a bucket, and of a pool as far as it has them: what is stored as it is, and what follows from several.
 var describedSettings = append(OfBuckets.described(), plain("name", fieldName),
 	choice("when_dead_full", "dead_drop", string(shaper.RefuseJobs), string(shaper.DropOldestDead)),
 	described{"adapt and breaker", []string{"downstream"}, func(values []string) string { return codec.ShownDownstreamRules(values[0]) }}, plain("events", "events"), plain("batch", "batch"),

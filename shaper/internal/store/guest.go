@@ -49,8 +49,8 @@ func (s *Store) readInForce(ctx context.Context, k Keys) (inForce, error) {
 // moves reports whether a bucket has left this place, or has come to it and is not configured yet: see lua/relocate.lua.
 func (f *inForce) moves() bool { return f.conf[FieldRateCount] == "" && f.conf["generation"] != "" }
 
-// meet creates the missing settings of a bucket for a read-only process, and adopts the effective ones.
-func (s *Store) meet(ctx context.Context, b *Bucket) error {
+// ensureConfigured creates the missing settings of a bucket for a read-only process, and adopts the effective ones.
+func (s *Store) ensureConfigured(ctx context.Context, b *Bucket) error {
 	own := b.own.Load()
 	for range poolChangeTries {
 		find := s.located

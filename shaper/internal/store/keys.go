@@ -365,10 +365,10 @@ func (k Keys) more(kind lua.Keys, keys, flows, groups []string) []string {
 }
 
 // ForEstimates appends the keys with which enqueue.lua estimates departures of these flows. With quotas, these are the keys of a bucket with
-// quotas, budgets or a timetable; a pool's keys follow. told is the argument by which the script knows which keys it got.
-func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, told string) {
+// quotas, budgets or a timetable; a pool's keys follow. given is the argument by which the script knows which keys it got.
+func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, given string) {
 	if quotas {
-		told = "q"
+		given = "q"
 		keys = append(keys, k.Departed(), k.Leases(), k.Charges())
 		for _, flow := range flows {
 			if k.Levels != codec.LevelsNone {
@@ -378,10 +378,10 @@ func (k Keys) ForEstimates(keys, flows []string, quotas bool) (all []string, tol
 		keys = k.more(lua.GroupDepartures, keys, flows, nil)
 	}
 	if k.Pool != "" {
-		told += "p"
+		given += "p"
 		keys = append(keys, PoolConf(k.Pool), poolPace(k.Pool), PoolPrefix(k.Pool)+"departed")
 	}
-	return keys, told
+	return keys, given
 }
 
 // turnQueuesOfGroupsOf returns each turn queue of these flows once.

@@ -159,7 +159,7 @@ func livesElsewhere(b *shaper.Bucket, tag string) error {
 }
 
 // LiveKeys returns the keys under which buckets live, whatever the configuration says. For a bucket that Redis does not know, they are the keys
-// of the configuration, or those of a bucket in no pool.
+// of the configuration, or the keys of a bucket in no pool.
 func (s *Store) LiveKeys(ctx context.Context, buckets ...string) (map[string]Keys, error) {
 	live := make(map[string]Keys, len(buckets))
 	for _, name := range buckets {

@@ -29,7 +29,7 @@ type sharedCall struct {
 func (s *Store) Sharing() *Store {
 	c := &sharing{UniversalClient: s.Redis}
 	c.queue.Max = sharedAtMost
-	c.queue.Send = func(some []*sharedCall) (tell func()) {
+	c.queue.Send = func(some []*sharedCall) (deliver func()) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 		defer cancel()
 		lua.Spread(ctx, s.Redis, len(some), func(n int) string { return keyOf(some[n].cmds[0]) }, func(part []int) {

@@ -34,7 +34,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is that of the programs: it is in no file of the image, and owns nothing.
+// user runs the programs: it is in no file of the image, and owns nothing.
 const user = "65532:65532"
 
 func main() {
@@ -42,7 +42,7 @@ func main() {
 	to := flag.String("to", "image", "folder for the images")
 	licences := flag.String("licences", "", "folder for the licences, instead of an image")
 	files := flag.String("files", "", "folder for the files of the image, instead of an image")
-	var of told
+	var of buildInfo
 	flag.StringVar(&of.version, "version", "", "with -files: the version")
 	flag.StringVar(&of.revision, "revision", "", "with -files: the commit")
 	flag.StringVar(&of.created, "created", "", "with -files: the time of the commit, such as 2026-01-31T12:00:00Z")
@@ -144,8 +144,8 @@ func sourceOf(ctx context.Context) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	if told := os.Getenv("SOURCE_DATE_EPOCH"); told != "" {
-		stamp = told
+	if given := os.Getenv("SOURCE_DATE_EPOCH"); given != "" {
+		stamp = given
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {

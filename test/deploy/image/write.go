@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// told is what a build is made of, said by the caller: the builder of a Dockerfile has no git.
-type told struct {
+// buildInfo is what a build is made of, said by the caller: the builder of a Dockerfile has no git.
+type buildInfo struct {
 	version, revision, created string
 }
 
-func (t told) source() (source, error) {
+func (t buildInfo) source() (source, error) {
 	at, err := time.Parse(time.RFC3339, t.created)
 	if err != nil {
 		return source{}, fmt.Errorf("-created %q: want a time such as 2026-01-31T12:00:00Z", t.created)
@@ -33,7 +33,7 @@ func (s source) parts(ctx context.Context, arch string) ([][]file, error) {
 }
 
 // writeFiles writes the files of the image of an architecture below a folder, with their modes and the time of the commit.
-func writeFiles(ctx context.Context, of told, arch, to string) error {
+func writeFiles(ctx context.Context, of buildInfo, arch, to string) error {
 	s, err := of.source()
 	if err != nil {
 		return err
