@@ -32,7 +32,7 @@
 -- KEYS[16] …:outbox_texts  hash  their texts
 -- KEYS[17] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
--- KEYS[19] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[19] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[20] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[21] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[22...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
@@ -95,7 +95,7 @@
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried = unpack(KEYS, 7, 14)
-local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key, callback_counts, charges_key = unpack(KEYS, 15, 21)
+local outbox_key, outbox_texts, callbacks_key, callback_texts, followers_key, callback_counts, charges_key = unpack(KEYS, 15, 21)
 local dispatcher, claim, want, horizon, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local lead, last_chance, may_go, expired_last, levels, member, channel, bucket =
   tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', unpack(ARGV, 9, 13)
@@ -117,7 +117,7 @@ if not b then return { 1 } end
 local own, bounds, now, offset, clock, times, rules, recheck = b.own, b.own.settings, b.now, b.offset, b.clock, b.times, b.rules, b.recheck
 if b.down then b.down.lease = lease end
 local leased = redis.call('ZCARD', leases)
-local in_flight = leased - redis.call('ZCARD', riders_key) -- requests, see batch.lua
+local in_flight = leased - redis.call('ZCARD', followers_key) -- requests, see batch.lua
 own.state.in_flight = in_flight
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, b.steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
@@ -214,13 +214,13 @@ local function depart(f, at)
   drr.next(row, f, pacer.is_held(f))
 end
 
-local function take(f, id, job, stored, at, alone, riders)
+local function take(f, id, job, stored, at, alone, followers)
   if alone then may_go, answer[LONE] = false, out.count + 1 end
   requests = requests + 1
-  if riders then
+  if followers then
     last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
-    handout.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, riders)
-    if f.name then flow.count(f, 0, 0, #riders, #riders) end
+    handout.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, followers)
+    if f.name then flow.count(f, 0, 0, #followers, #followers) end
   else
     handout.add(out, id, at, job, stored, f.name, f.own)
   end
@@ -252,7 +252,7 @@ local function take_simple(f, at)
 end
 
 -- Returns whether a job may be a further member of a batch at that time.
-local function may_ride(id, stored, job, at)
+local function may_follow(id, stored, job, at)
   return not batch.has_crashed(stored) and not expiry.is_too_late(over, reader, id, stored, job, at)
 end
 
@@ -264,7 +264,7 @@ local function pass(f, list, id, job, size, stored, at)
   queue.pass(q, list)
   if reader.leftovers then reader.handled[id] = true end
   if not (rules and job) or batch.has_crashed(stored) then return nil, nil end
-  return batch.gather(rules, reader, q, id, job, marks, at, latest - offset, most_bytes - out.bytes - size, may_ride)
+  return batch.gather(rules, reader, q, id, job, marks, at, latest - offset, most_bytes - out.bytes - size, may_follow)
 end
 
 -- Decides about a job of a flow: at the head of a list, or of later if list is nil. full: no more jobs may be parked. False: the claim
@@ -290,13 +290,13 @@ local function decide(f, list, id, at, full)
     at = may_go_at
   end
   if not list and not (waits and stays) then queue.take_off(f.queue, id) end
-  local riders, till = pass(f, list, id, leaves and job or nil, size, stored, at - offset)
+  local followers, till = pass(f, list, id, leaves and job or nil, size, stored, at - offset)
   if till then
     drr.waits(f, math.min(till, queue.due_next(f.queue) or till) + offset)
     drr.next(row, f, false)
   elseif leaves then
     out.bytes = out.bytes + size
-    take(f, id, job, stored, at, alone, riders)
+    take(f, id, job, stored, at, alone, followers)
   elseif waits and stays then
     set_aside(f, id, stored)
   elseif waits then
@@ -361,7 +361,7 @@ for _, f in ipairs(named) do
   if f.quotas then quota.write(f.quotas) end
 end
 if plain then plain_turns.write(plain) end
-handout.write(out, leases, leased, riders_key, meta, claims, dispatcher, now, lease)
+handout.write(out, leases, leased, followers_key, meta, claims, dispatcher, now, lease)
 if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
 expiry.write(over, dead, body, meta, count, now)
 if spent then charges.write(spent) end

@@ -15,7 +15,7 @@
 -- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
 -- KEYS[13] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[14] …:callback_texts  hash  their texts
--- KEYS[15] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[15] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[16] …:departed  list  times of departures, for the quotas
 -- KEYS[17] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[18] …:results  hash  id -> the stored response (see results.lua)
@@ -69,7 +69,7 @@
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local groups, due_groups, disabled, callbacks, callback_texts, riders, departed, charges_key = unpack(KEYS, 10, 17)
+local groups, due_groups, disabled, callbacks, callback_texts, followers, departed, charges_key = unpack(KEYS, 10, 17)
 local results_key, result_ends, result_flows = KEYS[18], KEYS[19], KEYS[20]
 local member, changeable = ARGV[1], { unpack(ARGV, 2) }
 local PURGED = 20 -- number of keys before the keys of a purge
@@ -87,7 +87,7 @@ local scheduled_count, forgotten, purged, dead_bytes, dropped_old, dropped_full,
     'open', 'half_open', 'events_dropped', 'oldest'), 1, 11)
 local scheduled = math.max(tonumber(scheduled_count or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
-local requests = batch.in_flight(leases, riders)
+local requests = batch.in_flight(leases, followers)
 
 local function in_lists(before)
   local n = 0

@@ -14,7 +14,7 @@
 -- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
 -- KEYS[12] …:departed:<flow>  list  the same for the flow
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[14] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[14] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[15] …:due:    zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[16] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
@@ -66,7 +66,7 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local departed, flow_departed, tried, riders, turn_queue, charges_key = unpack(KEYS, 11, 16)
+local departed, flow_departed, tried, followers, turn_queue, charges_key = unpack(KEYS, 11, 16)
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
 local PURGED = 16 -- number of keys before the keys of a purge
@@ -146,7 +146,7 @@ local function bounds_of(f, own_text)
   return { paused = f.settings.paused > 1 and f.settings.paused, missing = f.settings.missing and 1,
     keeps = (f.settings.disabled or 0) > 0 and redis.call('HGET', conf, 'flow_keep') == '1' and 1,
     note = string.match(own_text or '', '^[^\n]*\n([^\n]*)'),
-    in_flight = f.state.in_flight - f.state.riders, max_in_flight = f.settings.max_in_flight, ready = ready, quota_frees = free,
+    in_flight = f.state.in_flight - f.state.followers, max_in_flight = f.settings.max_in_flight, ready = ready, quota_frees = free,
     disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') }
 end
 local of_flow, of_group, own_flow, configured, group_departed = {}, {}, {}, {}, nil
@@ -173,7 +173,7 @@ if has_flows then
   end
 end
 
-local in_requests = batch.in_flight(leases, riders)
+local in_requests = batch.in_flight(leases, followers)
 
 -- Returns how many ids are ahead of the job in its list. Ids of cancelled jobs, of other flows and of other priorities
 -- are in between. Far back in a long list,

@@ -28,7 +28,7 @@
 -- KEYS[20] …:result_ends  zset  id -> when its result is dropped
 -- KEYS[21] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[22] …:callback_texts  hash  their texts
--- KEYS[23] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[23] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[24] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  charges to budgets (see charges.lua)
@@ -94,7 +94,7 @@ local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], 
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts = KEYS[17], KEYS[18]
 local of_results = { KEYS[19], KEYS[20], count, KEYS[28], KEYS[29], KEYS[30] } -- see results.open
-local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, charges_key, responses_key = unpack(KEYS, 21, 27)
+local callbacks_key, callback_texts, followers_key, callback_counts, expiries_key, charges_key, responses_key = unpack(KEYS, 21, 27)
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 30, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
@@ -128,7 +128,7 @@ while at <= last_arg do
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
 local rules = downstream.rules(downstream_text)
-local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, riders_key) >= max_in_flight
+local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, followers_key) >= max_in_flight
 
 local reply = { 0 }
 local marks_of_dead = {}
@@ -344,7 +344,7 @@ end
 -- Everything is decided. From here on there are only writes, and reads of the waiting jobs.
 in_chunks('ZREM', leases, gone)
 in_chunks('ZREM', leases, unleased)
-if #ending > 0 then batch.close(ending, riders_key) end
+if #ending > 0 then batch.close(ending, followers_key) end
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 if expires then
@@ -391,7 +391,7 @@ for _, part in ipairs(touched) do
     if part.group then flow.count(part.group, -part.usual, 0, -part.usual) end
   elseif f then
     if part.disabled then own_settings.disable(flow_settings, disabled, f.name, now, part.disabled) end
-    flow.count(f, -part.usual - more.plain_gone, -more.scheduled_gone, -part.usual - more.ended, -(part.riders or 0))
+    flow.count(f, -part.usual - more.plain_gone, -more.scheduled_gone, -part.usual - more.ended, -(part.followers or 0))
     if part.earliest then flow.fill(f.state, 'd') end
     if flow.is_idle(f.state, f.settings, now + turn_queue.offset) then
       gone_flows[#gone_flows + 1] = f.name
@@ -422,6 +422,6 @@ end
 if unscheduled > 0 then flow.unschedule(count, unscheduled) end
 dedupe.write(memory)
 
-if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
+if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, followers_key), now, channel) end
 if wake or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end
 return reply

@@ -166,7 +166,7 @@ var Structures = map[string]string{
 
 // RedisKeys names the bound of each key of Redis in the headers of scripts, by the last part of a bucket's key, or a whole name.
 var RedisKeys = map[string]string{
-	"attempts": "jobs", "body": "jobs", "leases": "jobs", "meta": "jobs", "riders": "jobs", "expiries": "jobs", "dead": "dead",
+	"attempts": "jobs", "body": "jobs", "leases": "jobs", "meta": "jobs", "followers": "jobs", "expiries": "jobs", "dead": "dead",
 	"callbacks": "callbacks", "callback_texts": "callbacks", "callback_counts": "flows", "bundles": "bundles", "bundle_ends": "bundles", "bundle_callers": "bundles",
 	"charges": "flows", "claims": "processes", "conf_aside": Fixed, "count": Fixed, "departed": "jobs", "departed:<flow>": "jobs", "differing": "processes",
 	"disabled": "flows", "disabled_deaths": "flows", "due:": "flows", "due_groups": "flows", "flow_makers": "flows", "flow_settings": "flows", "flows": "flows",

@@ -17,7 +17,7 @@ local handout = {}
 function handout.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
     last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
-    first = 0, latest = 0, batches = {}, charges = {}, doubts = {}, riders = {}, owner = claim,
+    first = 0, latest = 0, batches = {}, charges = {}, doubts = {}, followers = {}, owner = claim,
     fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
@@ -99,16 +99,16 @@ end
 
 -- Hands out a batch with its number: a job as in handout.add, and its further members (see batch.gather). The flow's own settings
 -- are with the first job.
-function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
-  local noted, n = out.riders, #out.riders
+function handout.add_batch(out, number, id, at, job, stored, name, own, followers)
+  local noted, n = out.followers, #out.followers
   local fresh = out.fresh
   out.owner = out.claim .. '#' .. number
   out.fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, out.owner, '')
-  tell_batch(out, out.count + 1, 1 + #riders, number)
+  tell_batch(out, out.count + 1, 1 + #followers, number)
   handout.add(out, id, at, job, stored, name, own)
-  for i, rider in ipairs(riders) do
-    noted[n + 2 * i - 1], noted[n + 2 * i] = number, rider.id
-    handout.add(out, rider.id, at, rider.job, rider.stored, name, nil)
+  for i, follower in ipairs(followers) do
+    noted[n + 2 * i - 1], noted[n + 2 * i] = number, follower.id
+    handout.add(out, follower.id, at, follower.job, follower.stored, name, nil)
   end
   out.owner, out.fresh = out.claim, fresh
 end
@@ -158,13 +158,13 @@ end
 
 -- Writes leases, batch members, metas and the record. All leases of a claim end together: a lease after its last slot. leased: the number
 -- of leases before.
-function handout.write(out, leases, leased, riders, meta, claims, dispatcher, now, lease)
+function handout.write(out, leases, leased, followers, meta, claims, dispatcher, now, lease)
   encoding.hash(meta, leased, leased + out.count, function() in_chunks('HSET', meta, out.metas) end)
   if out.count == 0 then return end
   local deadlines, deadline = {}, string.format('%d', out.latest + lease)
   for i, id in ipairs(out.ids) do deadlines[2 * i - 1], deadlines[2 * i] = deadline, id end
   encoding.zset(leases, leased, leased + out.count, function() in_chunks('ZADD', leases, deadlines) end)
-  in_chunks('ZADD', riders, out.riders)
+  in_chunks('ZADD', followers, out.followers)
   redis.call('HSET', claims, dispatcher, string.format('%s %d ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 

@@ -319,5 +319,5 @@ func TestReloadOfBatches(t *testing.T) {
 	})
 	put("c0+c1+c2")
 	must.OK(t, w.stop())
-	must.Equal(t, w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Riders(), store.BucketKeys("b").Leases()).Val(), 0, "of riders and leases are left")
+	must.Equal(t, w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Followers(), store.BucketKeys("b").Leases()).Val(), 0, "of followers and leases are left")
 }

@@ -113,8 +113,8 @@ func (k Keys) Attempts() string { return k.Prefix + "attempts" }
 func (k Keys) Leases() string { return k.Prefix + "leases" }
 func (k Keys) Claims() string { return k.Prefix + "claims" }
 
-// Riders is the key of the batch members: jobs in flight with another job. See lua/lib/batch.lua.
-func (k Keys) Riders() string { return k.Prefix + "riders" }
+// Followers is the key of the batch members: jobs in flight with another job. See lua/lib/batch.lua.
+func (k Keys) Followers() string { return k.Prefix + "followers" }
 
 func (k Keys) Dead() string { return k.Prefix + "dead" }
 func (k Keys) Seen() string { return k.Prefix + "seen" }
@@ -233,7 +233,7 @@ func (k Keys) Uses(now time.Time) []string {
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Riders(), k.Expiries(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Followers(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
 
