@@ -69,7 +69,7 @@ var (
 
 	DisabledDeaths = newScript("disabled_deaths")
 
-	Learn = newScript("learn")
+	StoreLearnedEstimates = newScript("store_learned_estimates")
 
 	OpenBundle = newScript("open_bundle")
 
@@ -90,7 +90,7 @@ func All() []*Script {
 		EmptyDisabled, Ended, Enqueue, Expire, Extend,
 		FlowsOf,
 		InspectBucket, InspectBudgets, InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances,
-		Learn,
+		StoreLearnedEstimates,
 		MoveCallbacks, MoveEvents,
 		NoteDifferences, NoteLate,
 		OldestWaiting, OpenBundle, OutsideTurnQueue, Override,

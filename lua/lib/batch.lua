@@ -144,7 +144,8 @@ function batch.gather(rules, reader, q, id, job, from, at, latest, room, may_fol
       go_back(reader, q, from, id, followers)
       return nil, wait
     end
-    if not follower or reader.bytes > batch.MAX_READ or codec.agreement(follower) ~= agreement or not may_follow(follower_id, stored, follower, at) then
+    if not follower or reader.bytes > batch.MAX_READ or codec.agreement(follower) ~= agreement
+      or not may_follow(follower_id, stored, follower, at) then
       break
     end
     payload, room = payload + codec.payload_size(follower), room - #follower

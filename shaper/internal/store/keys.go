@@ -205,8 +205,8 @@ func (k Keys) Charges() string { return k.Prefix + "charges" }
 // Responses is the key of the responses whose use several requests report: see lua/lib/responses.lua.
 func (k Keys) Responses() string { return k.Prefix + "responses" }
 
-// Lessons is the key of the learned estimates: see lua/learn.lua.
-func (k Keys) Lessons() string { return k.Prefix + "lessons" }
+// LearnedEstimates is the key of the learned estimates: see lua/store_learned_estimates.lua.
+func (k Keys) LearnedEstimates() string { return k.Prefix + "learned_estimates" }
 
 // Use is the key of the calls of language models on a day and their tokens: see lua/lib/use.lua.
 func (k Keys) Use(day string) string { return k.Prefix + "use:" + day }
@@ -232,7 +232,7 @@ func (k Keys) Uses(now time.Time) []string {
 // OfEmpty returns the keys that an empty bucket may have in addition to its conf. Keys of callers, flows, groups and days expire.
 func (k Keys) OfEmpty() []string {
 	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
+		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.LearnedEstimates(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
 		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Followers(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
