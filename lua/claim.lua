@@ -103,7 +103,8 @@ local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
 local most_bytes, stepped, known_steps, expected = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local FIRST_PLACE, FIRST_FLOW, flow_count, WORKERS = 21, 18, tonumber(ARGV[18]), want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
-local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon; with less the next claim would read it again
+local CHUNK, MAX_PARKED = 500, 500
+local PARKED_BEHIND = 100000 -- microseconds beyond the horizon; with less the next claim would read the job again
 
 -- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
@@ -201,7 +202,7 @@ local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_text
 local told = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local over = expiry.open(out, told, box, tried, tonumber(max_age or 0), expired_last)
 local spent = charged_by and charges.open(charges_key, charged_by, now, clock, named, groups, shared, stepped, in_flight)
-local aside_count, own_ready, blocked = 0, first_ready, 0
+local parked_count, own_ready, blocked = 0, first_ready, 0
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (b.largest or queue.LARGEST))
 
 -- Records a departure at a time in the pacers and the turns.
@@ -229,9 +230,9 @@ local function take(f, id, job, stored, at, alone, followers)
 end
 
 -- Parks the job in later, behind those that were parked before it.
-local function set_aside(f, id, stored)
-  queue.set_aside(f.queue, text(latest - offset + ASIDE + aside_count), id)
-  aside_count = aside_count + 1
+local function park(f, id, stored)
+  queue.park(f.queue, text(latest - offset + PARKED_BEHIND + parked_count), id)
+  parked_count = parked_count + 1
   if string.sub(stored, 1, 1) ~= codec.RETRYING then handout.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
 end
 
@@ -298,7 +299,7 @@ local function decide(f, list, id, at, full)
     out.bytes = out.bytes + size
     take(f, id, job, stored, at, alone, followers)
   elseif waits and stays then
-    set_aside(f, id, stored)
+    park(f, id, stored)
   elseif waits then
     expiry.note(over, f, id, job, stored, why)
   end
@@ -326,7 +327,7 @@ local function hand_out()
     return true
   end
   if is_simple and take_simple(f, own_next) then return true end --#slow
-  local q, full = f.queue, aside_count >= MAX_ASIDE
+  local q, full = f.queue, parked_count >= MAX_PARKED
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
   local due_id, due_time
   if not full and q.due then due_id, due_time = queue.peek_due(q, latest - offset) end

@@ -21,7 +21,7 @@
 -- KEYS[18] …:results  hash  id -> the stored response (see results.lua)
 -- KEYS[19] …:result_ends  zset  id -> when its result is dropped
 -- KEYS[20] …:result_flows  hash  id -> when its result was stored, and its flow
--- KEYS[21...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[21...]  jobs that a purge moved out and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''

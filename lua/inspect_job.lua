@@ -17,7 +17,7 @@
 -- KEYS[14] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[15] …:due:    zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[16] …:charges  hash  charges to budgets (see charges.lua)
--- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[17...]  jobs that a purge moved out and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)

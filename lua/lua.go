@@ -73,7 +73,7 @@ var (
 
 	OpenBundle = newScript("open_bundle")
 
-	Beat            = newScript("beat")
+	Heartbeat       = newScript("heartbeat")
 	RecordOperation = newScript("record_operation")
 	BeginSession    = newScript("begin_session")
 
@@ -84,7 +84,7 @@ var (
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign,
-		Beat, BeginSession,
+		Heartbeat, BeginSession,
 		Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule,
 		DefineSchedules, DisabledDeaths, DropResults, DueSchedules,
 		EmptyDisabled, Ended, Enqueue, Expire, Extend,

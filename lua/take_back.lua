@@ -21,7 +21,7 @@
 -- KEYS[15] …:callback_texts  hash  their texts
 -- KEYS[16] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[17] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
--- KEYS[18...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[18...]  jobs that a purge moved out and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
@@ -93,7 +93,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
       local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
       lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
-        mark = codec.mark(job), body = codec.has_callback(job) and job, is_lent = codec.is_lent(job),
+        mark = codec.mark(job), body = codec.has_callback(job) and job, is_self_dispatched = codec.is_self_dispatched(job),
         list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
     end
   elseif state == codec.RETRYING then
@@ -133,7 +133,7 @@ for _, lost_job in ipairs(lost_jobs) do
     local code = codec.QUEUED
     local scheduled = lost_job.kind ~= string.lower(lost_job.kind)
     local was_started = string.sub(claim, 1, 1) == '+'
-    if counts_as_crash == 1 and not lost_job.is_lent or counts_as_crash > 0 and was_started then crashes = crashes + 1 end
+    if counts_as_crash == 1 and not lost_job.is_self_dispatched or counts_as_crash > 0 and was_started then crashes = crashes + 1 end
     crashes = tonumber(crashes)
     redis.call('ZREM', leases, id)
     local f = loaded and loaded[lost_job.n]

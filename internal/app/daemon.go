@@ -75,7 +75,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches, Tracer: tracing.Provider(),
 	}
 	limits := admission.LimiterConfig{
-		Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: client.Timeout, Logger: log.With("component", "limiter"), Guest: !takesIn,
+		Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: client.Timeout, Logger: log.With("component", "limiter"), ReadOnly: !takesIn,
 	}
 	if takesIn {
 		limits.Metrics = admission.NewMetrics(d.registry, limitNames(cfg))

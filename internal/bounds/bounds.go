@@ -70,7 +70,7 @@ var All = []Bound{
 	{"own-settings", "settings of flows, read", 1024, "shaper/dispatcher/claim_answer.go: maxOwnTexts", "process and bucket", Free, "all are read again"},
 	{"failures", "flows whose failures are logged apart", 1024, "shaper/dispatcher/outcome_log.go: failureLogFlows", "process and bucket", Free, "others share one line"},
 	{"reasons", "reasons of attempts in metrics", 64, "shaper/internal/metrics/reason.go: maxReasons", "process", Free, "others count as one"},
-	{"processes", "processes that report", 1000, "lua/beat.lua: MOST", "fleet", "all: programs of the operator", "further ones are not seen"},
+	{"processes", "processes that report", 1000, "lua/heartbeat.lua: MOST", "fleet", "all: programs of the operator", "further ones are not seen"},
 	{"audit", "records of the audit", 0, "64 MiB of changes, 64 MiB begun, 8 MiB that changed nothing, 8 MiB of logins", "fleet", "see [the audit](audit.md)", "the oldest one of its author and class goes, or of the author that holds the most"},
 }
 

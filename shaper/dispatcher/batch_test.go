@@ -37,7 +37,7 @@ func requestOf(t *testing.T, late time.Duration, worker shaper.Worker, ids ...st
 	t.Helper()
 	b := shaper.DefaultBucket()
 	b.Name, b.Batch = "b", shaper.BatchSettings{MaxSize: 10, MaxBytes: 1000}
-	c := &bucketConn{Bucket: store.Lent(&b, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), log: slog.New(slog.DiscardHandler)}
+	c := &bucketConn{Bucket: store.SettleOnly(&b, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), log: slog.New(slog.DiscardHandler)}
 	d = newDeliverer(newSettler(newLeaseHolder(c, nil), nil, nil), worker, 1)
 	departures = new(int)
 	for _, id := range ids {

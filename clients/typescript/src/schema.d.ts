@@ -2997,7 +2997,7 @@ export interface components {
              */
             since: string;
             /** Format: date-time */
-            last_beat: string;
+            last_heartbeat: string;
         };
         Purge: {
             bucket: string;

@@ -96,8 +96,8 @@ func (k Keys) InPool(names []string) []string {
 
 func (k Keys) Conf() string { return k.Prefix + "settings" }
 
-// ConfAside is the key of the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
-func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
+// ParkedSettings is the key of the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
+func (k Keys) ParkedSettings() string { return k.Prefix + "parked_settings" }
 
 // Differing is the key of the processes whose configuration differs from the effective settings: see lua/note_differences.lua.
 func (k Keys) Differing() string { return k.Prefix + "differing" }
@@ -151,8 +151,8 @@ func (k Keys) bundleEnds() string { return k.Prefix + "bundle_ends" }
 
 func (k Keys) bundleCallers() string { return k.Prefix + "bundle_callers" }
 
-// FlowMakers is the key of the callers that created flows: see lua/lib/makers.lua.
-func (k Keys) FlowMakers() string { return k.Prefix + "flow_makers" }
+// FlowOwners is the key of the callers that created flows: see lua/lib/makers.lua.
+func (k Keys) FlowOwners() string { return k.Prefix + "flow_makers" }
 
 // Results is the key of the responses to jobs that ended, and ResultEnds of when each is dropped: see lua/lib/results.lua.
 func (k Keys) Results() string    { return k.Prefix + "results" }
@@ -231,9 +231,9 @@ func (k Keys) Uses(now time.Time) []string {
 
 // OfEmpty returns the keys that an empty bucket may have in addition to its conf. Keys of callers, flows, groups and days expire.
 func (k Keys) OfEmpty() []string {
-	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
+	return slices.Concat([]string{k.ParkedSettings(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
 		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.LearnedEstimates(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Followers(), k.Expiries(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowOwners(), k.Followers(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/tundish-io/tundish/shaper/internal/store"
 )
 
-// What a dispatcher has learned a guest reads, also of a bucket that it has not used and that is in another pool than it says.
+// What a dispatcher has learned a read-only process reads, also of a bucket that it has not used and that is in another pool than it says.
 func TestLearnedEstimates(t *testing.T) {
 	estimate := func(answers int64, text string) shaper.LearnedEstimate {
 		return shaper.LearnedEstimate{Answers: answers, Text: text}
@@ -23,15 +23,15 @@ func TestLearnedEstimates(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
 		names := []string{"a", "b", "none"}
-		owned, guested := []shaper.Bucket{rig.In(rig.PoolNamed("vendor"), rig.Bucket("a", 10))}, []shaper.Bucket{}
+		owned, readOnlyBuckets := []shaper.Bucket{rig.In(rig.PoolNamed("vendor"), rig.Bucket("a", 10))}, []shaper.Bucket{}
 		for _, name := range names {
-			guested = append(guested, rig.Bucket(name, 10))
+			readOnlyBuckets = append(readOnlyBuckets, rig.Bucket(name, 10))
 		}
-		owner := ownerOf(t, conn, "dispatcher", nil, append(owned, guested[1:]...)...)
-		guest := must.Get(store.New(store.Guest, conn, guested, 0, nil, nil))(t)
+		owner := ownerOf(t, conn, "dispatcher", nil, append(owned, readOnlyBuckets[1:]...)...)
+		readOnly := must.Get(store.New(store.ReadOnly, conn, readOnlyBuckets, 0, nil, nil))(t)
 		is := func(what string, want map[string]shaper.LearnedEstimates) {
 			t.Helper()
-			for role, s := range map[string]*store.Store{"owner": owner, "guest": guest} {
+			for role, s := range map[string]*store.Store{"owner": owner, "read-only": readOnly} {
 				if got, err := s.LearnedEstimates(t.Context(), names...); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("%s, %s: %v, want %v: %v", what, role, got, want, err)
 				}
@@ -59,7 +59,7 @@ func TestLearnedEstimates(t *testing.T) {
 		}
 		want["none"] = shaper.LearnedEstimates{"m": estimate(1, "beside a fault")}
 		is("beside faults", want)
-		if got, err := guest.LearnedEstimates(t.Context(), "unknown", "b"); err == nil || len(got) != 1 || len(got["b"]) != 1 {
+		if got, err := readOnly.LearnedEstimates(t.Context(), "unknown", "b"); err == nil || len(got) != 1 || len(got["b"]) != 1 {
 			t.Errorf("beside an unknown bucket: %v, %v", got, err)
 		}
 	})
