@@ -19,7 +19,7 @@
 --          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua;
 --          standbys: see standby.lua; down: see downstream.lua; window, drain: see timetable.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
--- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
+-- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see claim_reply.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:count   hash  jobs enqueued with a delay, bytes of dead letters, number of the last batch
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
@@ -74,13 +74,13 @@
 --#include lib/bucket_pacer.lua
 --#include lib/callbacks.lua
 --#include lib/charges.lua
+--#include lib/claim_reply.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/drr.lua
 --#include lib/expiry.lua
 --#include lib/fair_queue.lua
 --#include lib/flow.lua
---#include lib/handout.lua
 --#include lib/next_turns.lua
 --#include lib/outbox.lua
 --#include lib/pacer.lua
@@ -122,21 +122,21 @@ local in_flight = leased - redis.call('ZCARD', followers_key) -- requests, see b
 own.state.in_flight = in_flight
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, b.steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
-local out = handout.open(answer, claim, offset, has_flows, last_chance)
+local out = claim_reply.open(answer, claim, offset, has_flows, last_chance)
 
 -- A repeated claim: the same reply, without the jobs that were taken back meanwhile.
 local previous = redis.call('HGET', claims, dispatcher)
-if previous and handout.is_of(previous, claim) then
-  answer[NEXT], answer[LONE] = now, handout.replay(out, previous, body, meta, flow_settings, has_flows and levels)
+if previous and claim_reply.is_of(previous, claim) then
+  answer[NEXT], answer[LONE] = now, claim_reply.replay(out, previous, body, meta, flow_settings, has_flows and levels)
   charges.tell_again(out, conf, now, member ~= '' and pool.keys(KEYS) or nil)
   if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
-  return handout.reply(out)
+  return claim_reply.reply(out)
 end
 local before, later, again = own.state, not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil, bucket_pacer.ask_again(b, expected)
 if again then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
   answer[NEXT] = again
-  return handout.reply(out)
+  return claim_reply.reply(out)
 end
 local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
 local is_open, opens = bucket_pacer.choose(b, { lead = lead, horizon = horizon, leased = leased }, unfinished)
@@ -162,7 +162,7 @@ if not is_open or pacer.is_held(own) then
   if bounds.paused == 0 then answer[NEXT] = opens or -1 end
   if stepped > 0 or b.is_new then bucket_pacer.write(b) end -- a new pacer allows a departure when the bucket opens
   if shared then fair_queue.close(shared, false) end
-  return handout.reply(out)
+  return claim_reply.reply(out)
 end
 want = math.min(want, bounds.max_in_flight - in_flight)
 if times then want = timetable.wants(times, want, rules) end
@@ -220,10 +220,10 @@ local function take(f, id, job, stored, at, alone, followers)
   requests = requests + 1
   if followers then
     last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
-    handout.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, followers)
+    claim_reply.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, followers)
     if f.name then flow.count(f, 0, 0, #followers, #followers) end
   else
-    handout.add(out, id, at, job, stored, f.name, f.own)
+    claim_reply.add(out, id, at, job, stored, f.name, f.own)
   end
   if spent then charges.depart(spent, out, f, id, at) end
   depart(f, at)
@@ -233,7 +233,7 @@ end
 local function park(f, id, stored)
   queue.park(f.queue, text(latest - offset + PARKED_BEHIND + parked_count), id)
   parked_count = parked_count + 1
-  if string.sub(stored, 1, 1) ~= codec.RETRYING then handout.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
+  if string.sub(stored, 1, 1) ~= codec.RETRYING then claim_reply.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
 end
 
 -- Takes the usual job: it heads the only list of its flow, was never claimed before, and jobs of the bucket do not expire. decide
@@ -247,7 +247,7 @@ local function take_simple(f, at)
   local n, bytes = list.at, out.bytes + #job + (f.own and #f.own or 0)
   if bytes > most_bytes then return false end
   out.bytes, list.at, list.popped, requests = bytes, n + 1, list.popped + 1, requests + 1
-  handout.add(out, list.ids[n], at, job, false, f.name, f.own)
+  claim_reply.add(out, list.ids[n], at, job, false, f.name, f.own)
   depart(f, at)
   return true
 end
@@ -362,7 +362,7 @@ for _, f in ipairs(named) do
   if f.quotas then quota.write(f.quotas) end
 end
 if plain then plain_turns.write(plain) end
-handout.write(out, leases, leased, followers_key, meta, claims, dispatcher, now, lease)
+claim_reply.write(out, leases, leased, followers_key, meta, claims, dispatcher, now, lease)
 if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
 expiry.write(over, dead, body, meta, count, now)
 if spent then charges.write(spent) end
@@ -400,4 +400,4 @@ if shared then
   if times and answer[NEXT] > now then answer[NEXT] = timetable.look_at(times, answer[NEXT], now) end
   fair_queue.close(shared, more, own_next - offset)
 end
-return handout.reply(out)
+return claim_reply.reply(out)

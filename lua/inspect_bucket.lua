@@ -26,7 +26,7 @@
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
 -- ARGV[2...]  the settings that operators may change: their fields
--- Returns  names and values (see answer.lua). Times are of the server's clock, in microseconds:
+-- Returns  names and values (see named_reply.lua). Times are of the server's clock, in microseconds:
 --   now, configured (1), revision, and the settings that operators may change
 --   unfinished; waiting (in the lists); later; next_due (the first due time in later); scheduled (enqueued with a delay); in_flight;
 --     requests (in flight; fewer than jobs where there are batches); dead; remembered and forgotten (ids). In a bucket with flows,
@@ -52,17 +52,17 @@
 -- Needs    Redis 7.0
 
 --#include lib/allowance.lua
---#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/charges.lua
 --#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
+--#include lib/jobs_ahead.lua
+--#include lib/named_reply.lua
 --#include lib/overrides.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
---#include lib/precedence.lua
 --#include lib/results.lua
 --#include lib/server_time.lua
 --#include lib/timetable.lua
@@ -114,7 +114,7 @@ elseif waiting > 0 then
 end
 
 local reply = {}
-local function tell(name, value) answer.tell(reply, name, value) end
+local function tell(name, value) named_reply.tell(reply, name, value) end
 tell('now', now)
 tell('configured', revision and 1)
 tell('moves_to', left_for)
@@ -203,7 +203,7 @@ if member ~= '' then
     unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
   local pool_slot, pool_down = unpack(redis.call('HMGET', k.pace, 'slot', 'down'))
   local of_pool = charges.look_at_pool(k, now)
-  answer.tell_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
+  named_reply.tell_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
     burst = tonumber(pool_burst), max_in_flight = tonumber(pool_max_in_flight), in_flight = pool.in_flight(KEYS, member, requests),
     last_slot = tonumber(pool_slot), weight = tonumber(weight), downstream = pool_down,
     quotas = allowance.text(k.departed, pool_quotas, now, 0, now + pacer.MAX_HORIZON),
@@ -217,7 +217,7 @@ if times then
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
   tell('timetable', 1)
-  answer.tell_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
+  named_reply.tell_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
     rules and timetable.together(times, rules) or 1))
 end
 -- The estimated departure of the last waiting job.
@@ -227,7 +227,7 @@ if revision and waiting > 0 then
     unfinished = jobs - dead_count - scheduled - 1, weight = weight,
     pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil, budgets = charged.own.all }
   estimate.open(b, pace, slot, rate, nil, down, quotas, departed)
-  local are_due = has_flows and 0 or precedence.due(KEYS[PLACES + flow.PLACES], now)
+  local are_due = has_flows and 0 or jobs_ahead.due(KEYS[PLACES + flow.PLACES], now)
   tell('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1 + are_due))))
 end
 tell('overrides', overrides.of(conf, changeable))

@@ -25,7 +25,7 @@
 -- ARGV[2]  flow of the job
 -- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
--- Returns  names and values (see answer.lua), none for an unknown job; instants in microseconds:
+-- Returns  names and values (see named_reply.lua), none for an unknown job; instants in microseconds:
 --   state (its code). For a settled job, only this and caller (its digits, see callers.lua)
 --   position      number of jobs of its flow ahead of it, -1 not in a list; exact in the first thousand of its list, then an estimate
 --   instant       due time, deadline, time of death, or eta; absent if unknown, such as while the bucket is paused
@@ -46,7 +46,6 @@
 -- Needs    Redis 7.0
 
 --#include lib/allowance.lua
---#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
 --#include lib/charges.lua
@@ -56,9 +55,10 @@
 --#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/jobs_ahead.lua
+--#include lib/named_reply.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
---#include lib/precedence.lua
 --#include lib/quota.lua
 --#include lib/reservation.lua
 --#include lib/server_time.lua
@@ -83,7 +83,7 @@ local function sequence(stored)
 end
 
 local reply = {}
-local function tell(what, value) answer.tell(reply, what, value) end
+local function tell(what, value) named_reply.tell(reply, what, value) end
 -- For a settled job only its state and its caller are known.
 local function ended(state, caller)
   tell('state', state)
@@ -197,9 +197,9 @@ if state == QUEUED then
   local came, aging = codec.came(job) or now, tonumber(redis.call('HGET', conf, 'aging') or 0)
   local is_first = codec.goes_first(job)
   for other = is_first and flow.PLACES or 1, flow.PLACES - 1 do
-    if other ~= list then position = position + precedence.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
+    if other ~= list then position = position + jobs_ahead.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
   end
-  if not is_first then position = position + precedence.due(later, now) end
+  if not is_first then position = position + jobs_ahead.due(later, now) end
   if rate_count then instant = math.floor(estimate.of_job(bucket, own_flow, position, id, reservation.of(job))) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
@@ -250,10 +250,10 @@ local of_bucket = {}
 tell_budgets(of_bucket, charged.own, offset)
 tell_budgets(of_flow, charged.flow, offset)
 tell_budgets(of_group, charged.group, offset)
-answer.tell_all(reply, '', of_bucket)
+named_reply.tell_all(reply, '', of_bucket)
 tell('reserves', reservation.of(job))
-answer.tell_all(reply, 'flow_', of_flow)
-answer.tell_all(reply, 'group_', of_group)
+named_reply.tell_all(reply, 'flow_', of_flow)
+named_reply.tell_all(reply, 'group_', of_group)
 if member ~= '' then
   local k, p = pool.keys(KEYS), bucket.pool or {}
   local most, pool_quotas = unpack(redis.call('HMGET', k.conf, 'max_in_flight', 'quotas'))
@@ -264,6 +264,6 @@ if member ~= '' then
   of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
   local charged_to_pool = charges.look_at_pool(k, now, job, default_reservation)
   tell_budgets(of_pool, charged_to_pool, charged_to_pool.offset)
-  answer.tell_all(reply, 'pool_', of_pool)
+  named_reply.tell_all(reply, 'pool_', of_pool)
 end
 return reply

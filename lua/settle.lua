@@ -65,7 +65,6 @@
 --          10,000 responses, shared by caller, 31 days after the last one
 -- Needs    Redis 7.0
 
---#include lib/answers.lua
 --#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/callers.lua
@@ -75,6 +74,7 @@
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
+--#include lib/downstream_signals.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/idle.lua
@@ -253,17 +253,17 @@ end
 
 -- The responses of the downstream.
 local of_pool = member ~= '' and pool.keys(KEYS) or nil
-local heard = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
+local heard = downstream_signals.open(touched, rules, now, box, reply, conf, pace, of_pool)
 local said_key, before, said, sooner, down, offset, of_claim = pace, nil, nil, false
 if rules.scope == 'b' or #spent > 0 then down, offset, of_claim = unpack(redis.call('HMGET', pace, 'down', 'offset', 'clock')) end
 if rules.scope == 'f' and turn_queue then
-  some_disabled = answers.of_flows(heard, loaded, turn_queue.offset) or some_disabled
+  some_disabled = downstream_signals.of_flows(heard, loaded, turn_queue.offset) or some_disabled
 elseif rules.scope == 'b' then
-  before, said, sooner = answers.of_all(heard, down, tonumber(offset or 0), some_heard)
+  before, said, sooner = downstream_signals.of_all(heard, down, tonumber(offset or 0), some_heard)
   wake = wake or sooner
 elseif rules.scope == 'p' and of_pool then
   said_key = of_pool.pace
-  before, said, sooner = answers.of_all(heard, redis.call('HGET', said_key, 'down'), 0, some_heard)
+  before, said, sooner = downstream_signals.of_all(heard, redis.call('HGET', said_key, 'down'), 0, some_heard)
 end
 
 -- Jobs that wait again, or are dead.
@@ -317,7 +317,7 @@ if some_disabled then
     if part.disabled and f and f.configured.disabled == 0 then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
-      answers.report(heard, codes.BECAME_DISABLED, part.n, part.disabled)
+      downstream_signals.report(heard, codes.BECAME_DISABLED, part.n, part.disabled)
       if box and part.tells then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }, part.tells) end
     else
       part.disabled = nil

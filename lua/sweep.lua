@@ -24,7 +24,7 @@
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[18] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
 -- KEYS[19] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
--- KEYS[20] …:flow_makers  zset  flow -> its caller (see makers.lua)
+-- KEYS[20] …:flow_owners  zset  flow -> its caller (see flow_owners.lua)
 -- KEYS[21...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
@@ -54,11 +54,11 @@
 --#include lib/downstream.lua
 --#include lib/encoding.lua
 --#include lib/flow.lua
+--#include lib/flow_owners.lua
 --#include lib/group.lua
+--#include lib/idle.lua
 --#include lib/in_chunks.lua
 --#include lib/pacer.lua
---#include lib/idle.lua
---#include lib/makers.lua
 --#include lib/pool.lua
 --#include lib/server_time.lua
 --#include lib/text.lua
@@ -66,7 +66,7 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
-local tried, followers_key, makers_key = KEYS[18], KEYS[19], KEYS[20]
+local tried, followers_key, flow_owners_key = KEYS[18], KEYS[19], KEYS[20]
 local has_flows, in_groups = ARGV[1] ~= codes.NO_FLOWS, ARGV[1] == codes.GROUPS
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
@@ -304,7 +304,7 @@ end
 
 -- The flows come first, then the groups, whose cursor starts with g, then the entries of idle.lua.
 local next_flow_cursor = ''
-if flow_cursor ~= '' and has_flows then makers.trim(makers_key, flows, now) end
+if flow_cursor ~= '' and has_flows then flow_owners.trim(flow_owners_key, flows, now) end
 if flow_cursor == 'i' then
   local found = idle.find(idle_key, clock, CHUNK, conf, flows, flow_settings, KEYS, GROUPS, {})
   if found then idle.forget(found, idle_key, flows, groups) end

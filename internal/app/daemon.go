@@ -121,7 +121,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 // newRefusedKeys registers the counters of requests whose key is unknown or lacks a right.
 func newRefusedKeys(reg prometheus.Registerer) (wrong prometheus.Counter, forbidden *prometheus.CounterVec) {
 	wrong = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tundish_http_wrong_keys_total",
+		Name: "tundish_http_unauthorized_total",
 		Help: "Requests and logins that showed an API key which the server does not know.",
 	})
 	forbidden = prometheus.NewCounterVec(prometheus.CounterOpts{

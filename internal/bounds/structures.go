@@ -169,7 +169,7 @@ var RedisKeys = map[string]string{
 	"attempts": "jobs", "body": "jobs", "leases": "jobs", "meta": "jobs", "followers": "jobs", "expiries": "jobs", "dead": "dead",
 	"callbacks": "callbacks", "callback_texts": "callbacks", "callback_counts": "flows", "bundles": "bundles", "bundle_ends": "bundles", "bundle_callers": "bundles",
 	"charges": "flows", "claims": "processes", "parked_settings": Fixed, "count": Fixed, "departed": "jobs", "departed:<flow>": "jobs", "differing": "processes",
-	"disabled": "flows", "disabled_deaths": "flows", "due:": "flows", "due_groups": "flows", "flow_makers": "flows", "flow_settings": "flows", "flows": "flows",
+	"disabled": "flows", "disabled_deaths": "flows", "due:": "flows", "due_groups": "flows", "flow_owners": "flows", "flow_settings": "flows", "flows": "flows",
 	"group_settings": "flows", "groups": "flows", "idle": "flows", "learned_estimates": "models", "outbox": "events", "outbox_texts": "events", "pace": Fixed,
 	"responses": "responses", "result_ends": "results", "result_flows": "results", "result_order": "results", "result_shares": "results", "results": "results", "schedule_due": "schedules", "schedules": "schedules", "seen": "ids", "seen_minute": "ids",
 	"seen_window": "ids", "settings": Fixed, "p:<pool>:buckets": Configured, "p:<pool>:conf": Fixed, "p:<pool>:departed": "jobs", "p:<pool>:pace": Fixed,

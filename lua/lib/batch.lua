@@ -27,7 +27,7 @@ function batch.rules(text)
   return size and { size = size + 0, bytes = bytes + 0, wait = wait + 0 } or nil
 end
 
--- Returns whether a job of this size fits into the reply of a claim (see handout.lua), with its whole batch: the reply never cuts a
+-- Returns whether a job of this size fits into the reply of a claim (see claim_reply.lua), with its whole batch: the reply never cuts a
 -- batch short. bytes: the maximum of a batch, nil if jobs are sent one by one.
 function batch.fits(rules, out, size, bytes, most_bytes)
   if out.count == 0 then return true end

@@ -147,7 +147,7 @@ local function number(own, of_all) return tonumber(own or '-') or tonumber(of_al
 
 -- Returns the settings of a flow: its own (the text, or false), else the defaults (see flow.OF_ALL). The default weight is 1; paused and
 -- disabled default to 0. A disabled or missing flow counts as paused. With flow_keep in conf, a
--- disabled flow admits jobs (see places.read), which wait (see empty_disabled.lua).
+-- disabled flow admits jobs (see placement.read), which wait (see empty_disabled.lua).
 function flow.settings(text, of_all)
   local all_count, all_per, all_burst, all_capacity, all_in_flight, must_exist = unpack(of_all, 1, 6)
   local count, per, burst, capacity, in_flight, weight, paused, disabled =

@@ -18,8 +18,8 @@
 --          outbox.lua; held, open, half_open: flows that wait for their downstream (see sweep.lua); oldest: see oldest_waiting.lua;
 --          late: see note_late.lua; disabled_deaths: see disabled_deaths.lua
 
---#include lib/flow.lua
 --#include lib/codec.lua
+--#include lib/flow.lua
 --#include lib/in_chunks.lua
 
 local queue = {

@@ -155,7 +155,7 @@ func (s *settler) closeGate(one *settlement) {
 	}
 }
 
-// leavesDoubt reports whether a failed attempt with this status (0: no response) may have taken effect: see lua/lib/handout.lua.
+// leavesDoubt reports whether a failed attempt with this status (0: no response) may have taken effect: see lua/lib/claim_reply.lua.
 func leavesDoubt(status int) bool {
 	return status < 200 || status == 408 || status == 409 || status >= 500
 }

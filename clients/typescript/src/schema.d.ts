@@ -2375,7 +2375,7 @@ export interface components {
             reason?: string;
             /** @description Of HTTP, of the last response */
             status?: number;
-            letters: number;
+            dead_letters: number;
             /**
              * Format: date-time
              * @description When the first and the last of them died

@@ -151,8 +151,8 @@ func (k Keys) bundleEnds() string { return k.Prefix + "bundle_ends" }
 
 func (k Keys) bundleCallers() string { return k.Prefix + "bundle_callers" }
 
-// FlowOwners is the key of the callers that created flows: see lua/lib/makers.lua.
-func (k Keys) FlowOwners() string { return k.Prefix + "flow_makers" }
+// FlowOwners is the key of the callers that created flows: see lua/lib/flow_owners.lua.
+func (k Keys) FlowOwners() string { return k.Prefix + "flow_owners" }
 
 // Results is the key of the responses to jobs that ended, and ResultEnds of when each is dropped: see lua/lib/results.lua.
 func (k Keys) Results() string    { return k.Prefix + "results" }
