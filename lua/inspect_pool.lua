@@ -7,8 +7,8 @@
 -- ARGV[1...]  the settings that operators may change: their fields
 -- Returns  names and values (see named_reply.lua): now, configured (1), revision, rate_count, rate_per (microseconds), burst,
 --          max_in_flight, quotas ("count microseconds;" for each), budgets, quota_use and budget_use (what is left, see allowance.lua),
---          downstream, last_slot, in_flight in all its buckets; buckets: for each name, weight, in flight, 1 if it has something to send now, else 0;
---          overrides: for each field, configured value, effective value, "time author"
+--          downstream, last_slot, in_flight in all its buckets; buckets: for each name, weight, in flight, 1 if it has something to send
+--          now, else 0; overrides: for each field, configured value, effective value, "time author"
 -- Stores   nothing
 -- Needs    Redis 7.0
 
