@@ -84,19 +84,19 @@ var (
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign,
-		Heartbeat, BeginSession,
+		BeginSession,
 		Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule,
 		DefineSchedules, DisabledDeaths, DropResults, DueSchedules,
 		EmptyDisabled, Ended, Enqueue, Expire, Extend,
 		FlowsOf,
+		Heartbeat,
 		InspectBucket, InspectBudgets, InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances,
-		StoreLearnedEstimates,
 		MoveCallbacks, MoveEvents,
 		NoteDifferences, NoteLate,
 		OldestWaiting, OpenBundle, OutsideTurnQueue, Override,
 		Probe, Purge,
 		RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, RetryNow,
-		ScheduleRuns, Settle, Sift, Start, Sweep,
+		ScheduleRuns, Settle, Sift, Start, StoreLearnedEstimates, Sweep,
 		TakeBack, TrimDead, TrimResults,
 	}
 }

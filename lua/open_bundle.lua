@@ -7,7 +7,7 @@
 -- KEYS[4]  …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[5]  …:callback_texts  hash  their texts
 -- KEYS[6]  …:callback_counts  hash  number of callbacks of each flow and group
--- KEYS[7]  …:callers_key  zset  id -> its caller
+-- KEYS[7]  …:bundle_callers  zset  id -> its caller
 -- ARGV[1]  id
 -- ARGV[2]  caller: its letters, "-" none
 -- ARGV[3]  size: number of its jobs, 0 unchanged

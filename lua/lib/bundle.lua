@@ -4,7 +4,7 @@
 --
 --   …:bundles         hash  id -> "opened changed finished size done dead dropped cancelled caller url"
 --   …:bundle_ends     zset  id -> when it is forgotten, by the server's clock, microseconds
---   …:callers_key  zset  id -> the digits of its caller (see callers.lua), of a bundle with a caller
+--   …:bundle_callers  zset  id -> the digits of its caller (see callers.lua), of a bundle with a caller
 --
 -- The times are microseconds. finished is when all had ended, 0 before; size the number of its jobs, 0 while unknown. caller
 -- is its letters (see callers.lua), "-" none. A redriven dead letter has been counted as dead: its body shows that, and its next end
