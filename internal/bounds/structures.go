@@ -129,7 +129,7 @@ var Structures = map[string]string{
 	"workers/httpworker own.headers":           Call,
 	"workers/httpworker refused.doubtful":      "doubtful",
 	"workers/httpworker sent.headers":          Call,
-	"workers/llm LearnedEstimates.models":               "models",
+	"workers/llm LearnedEstimates.models":      "models",
 	"workers/llm Metrics.buckets":              Configured,
 	"workers/llm Body.object":                  Call,
 	"workers/llm begun.byID":                   "begun",
