@@ -41,9 +41,9 @@ type LimiterConfig struct {
 	Metrics  *Metrics              // nil counts nothing
 	Logger   *slog.Logger          // nil logs nothing
 
-	// Guest makes this process read-only: another process, such as `producer serve`, sets the limits. This one creates what is missing, and uses
+	// ReadOnly makes this process read-only: another process, such as `producer serve`, sets the limits. This one creates what is missing, and uses
 	// the effective limits. Override and ResetOverride change them all the same.
-	Guest bool
+	ReadOnly bool
 }
 
 // Limiter asks limits on their own, outside any bucket. It is safe for concurrent use.
@@ -114,7 +114,7 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 		fullLog: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		calls:   coalesce.NewCalls(),
 	}
-	if !cfg.Guest {
+	if !cfg.ReadOnly {
 		l.owns = 1
 	}
 	l.gates.Store(&gates{})

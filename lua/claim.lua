@@ -19,7 +19,7 @@
 --          pace began; clock, offset, steps: of the engine's clock (see pacer.lua); largest, expiring: see queue.lua;
 --          standbys: see standby.lua; down: see downstream.lua; window, drain: see timetable.lua
 -- KEYS[5]  …:leases  zset  id -> deadline, microseconds
--- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see handout.lua)
+-- KEYS[6]  …:claims  hash  dispatcher -> its last claim that got jobs (see claim_reply.lua)
 -- KEYS[7]  …:dead    zset  id -> time of death
 -- KEYS[8]  …:count   hash  jobs enqueued with a delay, bytes of dead letters, number of the last batch
 -- KEYS[9]  …:departed  list  times of the last departures, for the quotas
@@ -32,7 +32,7 @@
 -- KEYS[16] …:outbox_texts  hash  their texts
 -- KEYS[17] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[18] …:callback_texts  hash  their texts
--- KEYS[19] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[19] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[20] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[21] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[22...]  for each flow: …:q:<priority>:<flow> of the four priorities, …:later:<flow>, …:departed:<flow>; where
@@ -75,13 +75,13 @@
 --#include lib/bucket_pacer.lua
 --#include lib/callbacks.lua
 --#include lib/charges.lua
+--#include lib/claim_reply.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/drr.lua
 --#include lib/expiry.lua
 --#include lib/fair_queue.lua
 --#include lib/flow.lua
---#include lib/handout.lua
 --#include lib/next_turns.lua
 --#include lib/outbox.lua
 --#include lib/pacer.lua
@@ -96,7 +96,7 @@
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried = unpack(KEYS, 7, 14)
-local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key, callback_counts, charges_key = unpack(KEYS, 15, 21)
+local outbox_key, outbox_texts, callbacks_key, callback_texts, followers_key, callback_counts, charges_key = unpack(KEYS, 15, 21)
 local dispatcher, claim, want, horizon, lease = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local lead, last_chance, may_go, expired_last, levels, member, channel, bucket =
   tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', unpack(ARGV, 9, 13)
@@ -104,7 +104,8 @@ local has_flows, in_groups = levels ~= codes.NO_FLOWS, levels == codes.GROUPS
 local most_bytes, stepped, known_steps, expected = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local FIRST_PLACE, FIRST_FLOW, flow_count, WORKERS = 21, 18, tonumber(ARGV[18]), want
 local FIRST_GROUP, FIRST_GROUP_KEY = FIRST_FLOW + 2 * flow_count, FIRST_PLACE + flow_count * (flow.PLACES + 1)
-local CHUNK, MAX_ASIDE, ASIDE = 500, 500, 100000 -- ASIDE: microseconds beyond the horizon; with less the next claim would read it again
+local CHUNK, MAX_PARKED = 500, 500
+local PARKED_BEHIND = 100000 -- microseconds beyond the horizon; with less the next claim would read the job again
 
 -- Redis accepts this write when it is out of memory, and then also the later writes of the script.
 redis.call('ZREM', leases, '')
@@ -118,25 +119,25 @@ if not b then return { 1 } end
 local own, bounds, now, offset, clock, times, rules, recheck = b.own, b.own.settings, b.now, b.offset, b.clock, b.times, b.rules, b.recheck
 if b.down then b.down.lease = lease end
 local leased = redis.call('ZCARD', leases)
-local in_flight = leased - redis.call('ZCARD', riders_key) -- requests, see batch.lua
+local in_flight = leased - redis.call('ZCARD', followers_key) -- requests, see batch.lua
 own.state.in_flight = in_flight
 local answer = { 0, now, 0, in_flight, 0, 0, bounds.rate_count, bounds.rate_per, 0, b.steps, 0, 0 }
 local NEXT, EXPIRED, LONE, COUNT, PER, FREE_SLOT, OPENING, CLOSES = 3, 5, 6, 7, 8, 9, 11, 12
-local out = handout.open(answer, claim, offset, has_flows, last_chance)
+local out = claim_reply.open(answer, claim, offset, has_flows, last_chance)
 
 -- A repeated claim: the same reply, without the jobs that were taken back meanwhile.
 local previous = redis.call('HGET', claims, dispatcher)
-if previous and handout.is_of(previous, claim) then
-  answer[NEXT], answer[LONE] = now, handout.replay(out, previous, body, meta, flow_settings, has_flows and levels)
+if previous and claim_reply.is_of(previous, claim) then
+  answer[NEXT], answer[LONE] = now, claim_reply.replay(out, previous, body, meta, flow_settings, has_flows and levels)
   charges.repeat_charges(out, conf, now, member ~= '' and pool.keys(KEYS) or nil)
   if times and out.count > 0 then answer[OPENING], answer[CLOSES] = timetable.edges(times, answer[out.head + 2], now) end
-  return handout.reply(out)
+  return claim_reply.reply(out)
 end
 local before, later, again = own.state, not has_flows and KEYS[FIRST_PLACE + flow.PLACES] or nil, bucket_pacer.ask_again(b, expected)
 if again then
   if has_flows then next_turns.put_back(due, FIRST_FLOW, FIRST_GROUP, FIRST_GROUP_KEY, in_groups) end
   answer[NEXT] = again
-  return handout.reply(out)
+  return claim_reply.reply(out)
 end
 local function unfinished(after) return timetable.unfinished(body, dead, count, later, after) end
 local is_open, opens = bucket_pacer.choose(b, { lead = lead, horizon = horizon, leased = leased }, unfinished)
@@ -162,7 +163,7 @@ if not is_open or pacer.is_held(own) then
   if bounds.paused == 0 then answer[NEXT] = opens or -1 end
   if stepped > 0 or b.is_new then bucket_pacer.write(b) end -- a new pacer allows a departure when the bucket opens
   if shared then fair_queue.close(shared, false) end
-  return handout.reply(out)
+  return claim_reply.reply(out)
 end
 want = math.min(want, bounds.max_in_flight - in_flight)
 if times then want = timetable.wants(times, want, rules) end
@@ -202,7 +203,7 @@ local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_text
 local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local over = expiry.open(out, noted, box, tried, tonumber(max_age or 0), expired_last)
 local spent = charged_by and charges.open(charges_key, charged_by, now, clock, named, groups, shared, stepped, in_flight)
-local aside_count, own_ready, blocked = 0, first_ready, 0
+local parked_count, own_ready, blocked = 0, first_ready, 0
 local requests, last_batch, batch_bytes = 0, nil, rules and math.min(rules.bytes, rules.size * (b.largest or queue.LARGEST))
 
 -- Records a departure at a time in the pacers and the turns.
@@ -215,25 +216,25 @@ local function depart(f, at)
   drr.next(row, f, pacer.is_held(f))
 end
 
-local function take(f, id, job, stored, at, alone, riders)
+local function take(f, id, job, stored, at, alone, followers)
   if alone then may_go, answer[LONE] = false, out.count + 1 end
   requests = requests + 1
-  if riders then
+  if followers then
     last_batch = (last_batch or tonumber(redis.call('HGET', count, 'batches') or 0)) + 1
-    handout.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, riders)
-    if f.name then flow.count(f, 0, 0, #riders, #riders) end
+    claim_reply.add_batch(out, text(last_batch), id, at, job, stored, f.name, f.own, followers)
+    if f.name then flow.count(f, 0, 0, #followers, #followers) end
   else
-    handout.add(out, id, at, job, stored, f.name, f.own)
+    claim_reply.add(out, id, at, job, stored, f.name, f.own)
   end
   if spent then charges.depart(spent, out, f, id, at) end
   depart(f, at)
 end
 
 -- Parks the job in later, behind those that were parked before it.
-local function set_aside(f, id, stored)
-  queue.set_aside(f.queue, text(latest - offset + ASIDE + aside_count), id)
-  aside_count = aside_count + 1
-  if string.sub(stored, 1, 1) ~= codec.RETRYING then handout.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
+local function park(f, id, stored)
+  queue.park(f.queue, text(latest - offset + PARKED_BEHIND + parked_count), id)
+  parked_count = parked_count + 1
+  if string.sub(stored, 1, 1) ~= codec.RETRYING then claim_reply.note(out, id, codec.RETRYING .. string.sub(stored, 2)) end
 end
 
 -- Takes the usual job: it heads the only list of its flow, was never claimed before, and jobs of the bucket do not expire. decide
@@ -247,13 +248,13 @@ local function take_simple(f, at)
   local n, bytes = list.at, out.bytes + #job + (f.own and #f.own or 0)
   if bytes > most_bytes then return false end
   out.bytes, list.at, list.popped, requests = bytes, n + 1, list.popped + 1, requests + 1
-  handout.add(out, list.ids[n], at, job, false, f.name, f.own)
+  claim_reply.add(out, list.ids[n], at, job, false, f.name, f.own)
   depart(f, at)
   return true
 end
 
 -- Returns whether a job may be a further member of a batch at that time.
-local function may_ride(id, stored, job, at)
+local function may_follow(id, stored, job, at)
   return not batch.has_crashed(stored) and not expiry.is_too_late(over, reader, id, stored, job, at)
 end
 
@@ -265,7 +266,7 @@ local function pass(f, list, id, job, size, stored, at)
   queue.pass(q, list)
   if reader.leftovers then reader.handled[id] = true end
   if not (rules and job) or batch.has_crashed(stored) then return nil, nil end
-  return batch.gather(rules, reader, q, id, job, marks, at, latest - offset, most_bytes - out.bytes - size, may_ride)
+  return batch.gather(rules, reader, q, id, job, marks, at, latest - offset, most_bytes - out.bytes - size, may_follow)
 end
 
 -- Decides about a job of a flow: at the head of a list, or of later if list is nil. full: no more jobs may be parked. False: the claim
@@ -291,15 +292,15 @@ local function decide(f, list, id, at, full)
     at = may_go_at
   end
   if not list and not (waits and stays) then queue.take_off(f.queue, id) end
-  local riders, till = pass(f, list, id, leaves and job or nil, size, stored, at - offset)
+  local followers, till = pass(f, list, id, leaves and job or nil, size, stored, at - offset)
   if till then
     drr.waits(f, math.min(till, queue.due_next(f.queue) or till) + offset)
     drr.next(row, f, false)
   elseif leaves then
     out.bytes = out.bytes + size
-    take(f, id, job, stored, at, alone, riders)
+    take(f, id, job, stored, at, alone, followers)
   elseif waits and stays then
-    set_aside(f, id, stored)
+    park(f, id, stored)
   elseif waits then
     expiry.note(over, f, id, job, stored, why)
   end
@@ -327,7 +328,7 @@ local function hand_out()
     return true
   end
   if is_simple and take_simple(f, own_next) then return true end --#slow
-  local q, full = f.queue, aside_count >= MAX_ASIDE
+  local q, full = f.queue, parked_count >= MAX_PARKED
   local at = shared and fair_queue.ready(shared, own_next - offset) + offset or own_next
   local due_id, due_time
   if not full and q.due then due_id, due_time = queue.peek_due(q, latest - offset) end
@@ -362,7 +363,7 @@ for _, f in ipairs(named) do
   if f.quotas then quota.write(f.quotas) end
 end
 if plain then plain_turns.write(plain) end
-handout.write(out, leases, leased, riders_key, meta, claims, dispatcher, now, lease)
+claim_reply.write(out, leases, leased, followers_key, meta, claims, dispatcher, now, lease)
 if last_batch then redis.call('HSET', count, 'batches', text(last_batch)) end
 expiry.write(over, dead, body, meta, count, now)
 if spent then charges.write(spent) end
@@ -400,4 +401,4 @@ if shared then
   if times and answer[NEXT] > now then answer[NEXT] = timetable.look_at(times, answer[NEXT], now) end
   fair_queue.close(shared, more, own_next - offset)
 end
-return handout.reply(out)
+return claim_reply.reply(out)

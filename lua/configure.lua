@@ -1,14 +1,14 @@
 -- configure.lua: writes the settings that the scripts obey. A caller that owns them (a dispatcher; for a separate limit, a limiter)
 -- replaces the stored ones. Any other caller creates missing settings, and replaces those of an older schema. The higher revision wins.
--- At equal revisions the owner that started last wins: each start and each reload gets a number from this script, and a later write of
--- the same process carries that number. Settings by a caller without ownership are marked: an owner replaces them, whatever their
--- revision. A setting with an override does not change: its configured value is stored until control.lua removes the override.
--- May be sent twice.
+-- At equal revisions the authoritative process that started last wins: each start and each reload gets a number from this script, and a
+-- later write of the same process carries that number. Settings by a read-only process are marked: an authoritative process replaces
+-- them, whatever their revision. A setting with an override does not change: its configured value is stored until control.lua removes the
+-- override. May be sent twice.
 --
 -- KEYS[1]  …:settings  hash  settings of a bucket; for a pool or a separate limit its hash conf
 -- KEYS[2]  …:body  hash  of a bucket only: its jobs
 -- KEYS[3]  …:dead  zset  of a bucket only: its dead letters
--- KEYS[4]  …:conf_aside  hash  of a bucket only: its settings after a change of its pool (see relocate.lua)
+-- KEYS[4]  …:parked_settings  hash  of a bucket only: its settings after a change of its pool (see relocate.lua)
 -- ARGV[1]  schema: version of this program
 -- ARGV[2]  revision: of the configuration
 -- ARGV[3]  channel: to wake dispatchers on; "" for none, as for a limit
@@ -17,7 +17,7 @@
 -- ARGV[6]  by: names the process
 -- ARGV[7]  started: the number that the first write since its start or reload got; 0 this is the first
 -- ARGV[8...]  field, value, ...; the first field of a bucket is "generation", with the index's value (see assign.lua)
--- Returns  {0 written or equal, 1 a higher revision or an owner that started later is effective, 2 a newer schema is effective, 3 the
+-- Returns  {0 written or equal, 1 a higher revision or a later start of an authoritative process, 2 a newer schema is effective, 3 the
 --          bucket holds jobs and the field "flows" would change (0 none, 1 flows, 2 flows in groups), 5 they exist, and the
 --          caller does not own them; the stored schema; the
 --          stored revision; with 0 the number for `started`, and how many fields changed (0 also if they are new); with 3 the number
@@ -38,7 +38,7 @@
 --#include lib/in_flight.lua
 --#include lib/server_time.lua
 
-local conf, body, dead, aside = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local conf, body, dead, parked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local schema, revision, channel, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local owns, by, started = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7])
 local schema_text, revision_text = ARGV[1], ARGV[2]
@@ -64,7 +64,7 @@ if is_bucket then
   -- A process with an older generation would admit jobs where no dispatcher claims them.
   if generation < lowest then return { codes.CONFIGURE_LEFT, 0, 0, lowest, left_for or '' } end
   if not lives then
-    if redis.call('EXISTS', aside) == 1 then redis.call('RENAME', aside, conf) end
+    if redis.call('EXISTS', parked) == 1 then redis.call('RENAME', parked, conf) end
     redis.call('HDEL', conf, 'left_for', 'carried')
     redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
@@ -75,7 +75,7 @@ local was_there, has_revision = stored_schema, stored_revision
 stored_schema, stored_revision, stored_start = tonumber(stored_schema or 0), tonumber(stored_revision or 0), tonumber(stored_start or 0)
 if stored_schema > schema then return { codes.CONFIGURE_NEWER_SCHEMA, stored_schema, stored_revision } end
 if not owns and was_there and stored_schema == schema then return { codes.CONFIGURE_EXISTS, stored_schema, stored_revision } end
--- If no owner has written, no revision counts.
+-- If no authoritative process has written, no revision counts.
 if stored_owned ~= '0' then
   local is_later = stored_revision == revision and started > 0 and stored_start > started
   if stored_revision > revision or is_later then return { codes.CONFIGURE_OBEYS, stored_schema, stored_revision } end

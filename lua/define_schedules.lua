@@ -1,9 +1,10 @@
 -- define_schedules.lua: writes the schedules of a bucket's configuration. It only restores missing entries of schedule_due if the stored
--- revision is higher, if an owner has replaced the settings since (see configure.lua), or if the caller has an older place of the bucket.
+-- revision is higher, if an authoritative process has replaced the settings since (see configure.lua), or if the caller has an older
+-- place of the bucket.
 -- A schedule that was made through the
 -- API stays: one of the same name in the configuration waits until it is removed. May be sent twice.
 --
--- KEYS[1]  …:settings  hash  the effective revision, its owner's start, and the lowest valid generation (see relocate.lua)
+-- KEYS[1]  …:settings  hash  the effective revision, the start of its writer, and the lowest valid generation (see relocate.lua)
 -- KEYS[2]  …:schedules  hash  see schedule.lua
 -- KEYS[3]  …:schedule_due  zset  name -> when a dispatcher has something to do
 -- ARGV[1]  revision: of the configuration

@@ -21,7 +21,7 @@
 -- KEYS[14] …:callback_texts  hash  callbacks, which count against the capacity (see callbacks.lua)
 -- KEYS[15] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[16] …:expiries  zset  id -> when the job expires (see expiries.lua)
--- KEYS[17] …:flow_makers  zset  flow -> its caller (see makers.lua)
+-- KEYS[17] …:flow_owners  zset  flow -> its caller (see flow_owners.lua)
 -- KEYS[18...]  first for each limit key: …:limit:<limit>:<key>, its state: list (sliding_window_log) or string;
 --          …:limit_keys:<limit>:<life>, string, how many keys there are (see limit_keys.lua); and …:limit:<limit>:overflow:<tier>, the
 --          state of the key that the callers above max share;
@@ -57,7 +57,7 @@
 --          {0, from, 2, the same, and for each job its eta}: the same, if they depart unevenly; else {0, now, 0, and for each job:
 --          code, position or state, eta in microseconds, wait in microseconds, and for each limit: verdict (0 allowed, 1 refused, 2
 --          impossible, 3 not asked; 4 more if the shared key was asked), remaining, wait, reset}; for a job refused by limits the values
---          after the batch. code: see codes.lua; position is the number of jobs of the flow that depart first (see precedence.lua); eta is
+--          after the batch. code: see codes.lua; position is the number of jobs of the flow that depart first (see jobs_ahead.lua); eta is
 --          0 while the bucket, the group or the flow is paused.
 --          If something is full, position is the present number, eta the maximum, and wait 0 while it is paused; with DEAD_FULL and
 --          DEAD_TOO_LARGE, a negative wait is a guess; with FLOW_DISABLED, position is the time, microseconds; with OVER_BUDGET it is
@@ -77,9 +77,9 @@
 --#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/limit_checks.lua
 --#include lib/outbox.lua
---#include lib/places.lua
---#include lib/questions.lua
+--#include lib/placement.lua
 --#include lib/refusal.lua
 --#include lib/reservation.lua
 --#include lib/schedule.lua
@@ -89,7 +89,7 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, seen, flows, turn_queue, flow_settings, idle_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local outbox_key, outbox_texts, callback_texts, callback_counts, expiries_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local makers_key, FIRST_LIMIT_KEY = KEYS[17], 17
+local flow_owners_key, FIRST_LIMIT_KEY = KEYS[17], 17
 local channel, bucket_name, known_rev = ARGV[1], ARGV[2], ARGV[3]
 local limit_count, job_count, alike = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1' or ARGV[6] == '2'
 local sent_again = ARGV[6] == '3'
@@ -126,7 +126,7 @@ if over then return over end
 
 local names, group_names, group_of, group_keys, pool_of, quota_keys = {}, nil, nil, nil, nil, nil
 for n = 1, flow_count do names[n] = ARGV[FIRST_ARG + n] end
-if more ~= '' then last_key, pool_of, quota_keys = places.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
+if more ~= '' then last_key, pool_of, quota_keys = placement.more_keys(last_key, more, tonumber(levels) * flow_count, now) end
 local wants_more = (timetable_text or '') ~= '' or (quotas or '') ~= '' or (budgets or '') ~= '' or some_have_budgets
 if not quota_keys and known_rev ~= 'fire' and wants_more then return { 5 } end
 if levels == codes.GROUPS then
@@ -134,9 +134,9 @@ if levels == codes.GROUPS then
   group_keys = last_key - 2 - #group_names
 end
 local first_place = (group_keys or last_key) - flow.PLACES * flow_count
-local key_count = (first_place - FIRST_LIMIT_KEY) / questions.KEYS_OF_LIMIT
-local asked = questions.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
-local first_job = FIRST_ARG + flow_count + key_count * questions.ARGS_OF_LIMIT + limit_count
+local key_count = (first_place - FIRST_LIMIT_KEY) / limit_checks.KEYS_OF_LIMIT
+local asked = limit_checks.open(now, FIRST_LIMIT_KEY, key_count, FIRST_ARG + flow_count, limit_count)
+local first_job = FIRST_ARG + flow_count + key_count * limit_checks.ARGS_OF_LIMIT + limit_count
 local common = first_job
 if alike then first_job = first_job + 1 + limit_count end
 local width = alike and (flow_count > 1 and 3 or 2) or 7 + limit_count
@@ -153,7 +153,7 @@ local slot, offset, largest, was_expiring, down, window, drain, rate =
 local dead_count, dead_full, dead_there, dead_most = redis.call('ZCARD', dead), nil, nil, nil
 if dead_count > 0 then dead_full, dead_there, dead_most = dlq.full_of(conf, dead_count, tonumber(dead_bytes or 0), capacity) end
 
-local there = redis.call('HLEN', body) -- what follows: see places.lua and estimate.lua
+local there = redis.call('HLEN', body) -- what follows: see placement.lua and estimate.lua
 local bucket = { now = now, offset = tonumber(offset or 0), rate_count = tonumber(rate_count), rate_per = tonumber(rate_per),
   burst = tonumber(burst or 1), paused = paused, has_flows = has_flows, group_names = group_names, group_of = group_of,
   group_keys = group_keys, etas = {}, body = body, conf = conf, pool = pool_of, weight = weight, quota_keys = quota_keys,
@@ -171,17 +171,19 @@ for n = 1, flow_count do
   parts[n] = { name = names[n], at = first_place + (n - 1) * flow.PLACES, state = false, obeys = false, known = false, ready = now,
     pushed = false }
 end
-if has_flows then places.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, makers_key) end
+if has_flows then
+  placement.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, flow_owners_key)
+end
 if bucket.lacks_keys and known_rev ~= 'fire' then return { 5 } end
 
-local over_budget, over_amount = places.over_budget(bucket, parts, job_count, first_job, width, alike and 3 or 4)
+local over_budget, over_amount = placement.over_budget(bucket, parts, job_count, first_job, width, alike and 3 or 4)
 local new = arrivals.open(bucket, there, largest, was_expiring)
 -- Everything is decided when this is called. It writes; what it still reads refuses no job.
 local function write()
   arrivals.write_bodies(new, body, pace, conf, expiries_key, expires)
   redis.call('HSET', count, 'seq', string.format('%d', seq), 'scheduled', string.format('%d', scheduled))
   local wake = arrivals.write(new, bucket, parts, idle_key)
-  questions.write(asked)
+  limit_checks.write(asked)
   if wake then redis.pcall('PUBLISH', channel, bucket_name) end
 end
 
@@ -202,29 +204,29 @@ local function all_in()
       coming[#coming + 1] = ids[j]
     end
   end
-  if has_flows and not places.all_fit(bucket, parts, job_count, first_job, width) then return false end
-  return questions.all_allow(asked, common + 1, job_count, limit_count > 0 and callers.of(args[first_job + 2]) or '')
+  if has_flows and not placement.all_fit(bucket, parts, job_count, first_job, width) then return false end
+  return limit_checks.all_allow(asked, common + 1, job_count, limit_count > 0 and callers.of(args[first_job + 2]) or '')
 end
 
 if all_in() then
   local reply, priority = { 0, math.floor(bucket.from), codes.EVENLY }, tonumber(args[common + 1])
-  questions.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
+  limit_checks.take_all(asked, common + 1, job_count, reply, 3 + 4 * flow_count)
   arrivals.add_all(new, bucket, ids, string.format('%d %d ', seq, now), first_job, width)
   seq = seq + job_count
   for n = 1, flow_count do
     local part = parts[n]
     part.pushed = { [priority] = part.coming }
-    if has_flows then places.count(bucket, part, #part.coming, 0, args[first_job + 2]) end
+    if has_flows then placement.count(bucket, part, #part.coming, 0, args[first_job + 2]) end
   end
   write()
   bucket.unfinished = bucket.unfinished + job_count - 1
   local aheads = {}
   for n = 1, flow_count do
     local part, to = parts[n], 4 * n
-    aheads[n] = places.elsewhere(bucket, part, priority) + new.waited[n]
-    reply[to], reply[to + 1], reply[to + 2], reply[to + 3] = aheads[n], places.next(bucket, part, aheads[n])
+    aheads[n] = placement.elsewhere(bucket, part, priority) + new.waited[n]
+    reply[to], reply[to + 1], reply[to + 2], reply[to + 3] = aheads[n], placement.next(bucket, part, aheads[n])
   end
-  if estimate.leaps(bucket) then places.report_positions(bucket, parts, aheads, job_count, first_job, width, reply) end
+  if estimate.leaps(bucket) then placement.report_positions(bucket, parts, aheads, job_count, first_job, width, reply) end
   return reply
 end
 
@@ -238,7 +240,7 @@ local function state_of(part, id)
   return 1
 end
 
-local reply, n, fresh, fresh_state = { 0, now, codes.ONE_BY_ONE }, places.KIND, {}, {}
+local reply, n, fresh, fresh_state = { 0, now, codes.ONE_BY_ONE }, placement.KIND, {}, {}
 local floor, ceil = math.floor, math.ceil
 local function answer(code, position, at, wait)
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = code, position, floor(at), wait == 0 and 0 or ceil(wait)
@@ -285,16 +287,16 @@ local function admit(j, part, priority, due_at)
     -- Capital letters mark jobs that count against scheduled_capacity.
     sealed = string.sub(sealed, 1, 11) .. string.upper(string.sub(sealed, 12, 12)) .. string.sub(sealed, 13)
     scheduled = scheduled + 1
-    if has_flows then places.count(bucket, part, 0, 1, sealed) end
-    places.delay(bucket, part, id, due_at)
+    if has_flows then placement.count(bucket, part, 0, 1, sealed) end
+    placement.delay(bucket, part, id, due_at)
     answer(codes.SCHEDULED, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
-    local ahead = places.ahead(bucket, part, priority, sealed)
+    local ahead = placement.ahead(bucket, part, priority, sealed)
     answer(codes.QUEUED, ahead, estimate.of_job(bucket, part, ahead, id, reservation.of_new(sealed)), 0)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1
-    if has_flows then places.count(bucket, part, 1, 0, sealed) end
+    if has_flows then placement.count(bucket, part, 1, 0, sealed) end
     local lists = part.pushed or {}
     local pushed = lists[priority] or {}
     pushed[#pushed + 1] = id
@@ -324,9 +326,9 @@ for j = 1, job_count do
   local existing, ended = known[j] or fresh[id], settled[j]
   if (existing or ended) and there_already(part, id, args[at + 2], string.sub(args[at + 2], 1, 11), existing, ended) then
     not_asked()
-  elseif has_flows and places.closed(part, args[at + 2]) then -- no limit and no bound matters until an operator changes it
+  elseif has_flows and placement.closed(part, args[at + 2]) then -- no limit and no bound matters until an operator changes it
     not_asked()
-    answer(places.closed(part, args[at + 2]), part.obeys.disabled, 0, 0)
+    answer(placement.closed(part, args[at + 2]), part.obeys.disabled, 0, 0)
   elseif over_budget[j] then
     not_asked()
     answer(codes.OVER_BUDGET, over_budget[j], over_amount[j], 0)
@@ -337,7 +339,7 @@ for j = 1, job_count do
       if string.sub(due, 1, 1) == '+' then due_at = now + due_at end
       if due_at <= now then due_at = nil end
     end
-    local full = has_flows and places.refusal(bucket, part, due_at and 0 or 1, args[at + 2])
+    local full = has_flows and placement.refusal(bucket, part, due_at and 0 or 1, args[at + 2])
     if due_at then
       if bucket.callbacks >= capacity then full = codes.BUCKET_FULL end
       if scheduled >= scheduled_capacity then full = codes.SCHEDULED_FULL end
@@ -347,11 +349,11 @@ for j = 1, job_count do
     full = dead_full and not dlq.may_have(dead_shares, callers.of(args[at + 2])) and dead_full or full
     local late, ahead, late_at, excess
     if max_wait ~= '' and not full and not due_at then
-      late, ahead, late_at, excess = places.too_late(bucket, part, priority, max_wait, args[at + 2])
+      late, ahead, late_at, excess = placement.too_late(bucket, part, priority, max_wait, args[at + 2])
     end
     local worst, longest = codes.ALLOWED, 0
     if limit_count > 0 then
-      worst, longest = questions.ask(asked, numbers_at, cost, not full and not late, reply, n, callers.of(args[at + 2]))
+      worst, longest = limit_checks.ask(asked, numbers_at, cost, not full and not late, reply, n, callers.of(args[at + 2]))
     end
     if worst == codes.NEVER_ALLOWED then
       answer(codes.IMPOSSIBLE, 0, 0, 0)
@@ -373,7 +375,7 @@ end
 for _, one in ipairs(limited) do
   if one.admitted < admitted then
     n = one.at
-    answer(codes.LIMITED, 0, 0, select(2, questions.ask(asked, one.numbers_at, one.cost, false, reply, n, '')))
+    answer(codes.LIMITED, 0, 0, select(2, limit_checks.ask(asked, one.numbers_at, one.cost, false, reply, n, '')))
   end
 end
 
@@ -381,8 +383,8 @@ if box then outbox.write(box) end
 if new.size > 0 then
   write()
 else
-  questions.write(asked)
+  limit_checks.write(asked)
   arrivals.forget(bucket, idle_key) -- even if that is not enough: the next run finds more
 end
-if fire and reply[places.KIND + 1] <= codes.DUPLICATE then schedule.finish(fire, 'fired') end -- it is admitted, or was before
+if fire and reply[placement.KIND + 1] <= codes.DUPLICATE then schedule.finish(fire, 'fired') end -- it is admitted, or was before
 return reply

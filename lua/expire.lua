@@ -69,7 +69,7 @@ end
 
 local box = (events or '') ~= '' and outbox.open(events, outbox_key, outbox_texts, count, now)
 local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
-local out = { metas = {}, metas_size = 0, died = {} } -- the part of handout.lua that dead letters need
+local out = { metas = {}, metas_size = 0, died = {} } -- the part of claim_reply.lua that dead letters need
 local over = expiry.open(out, noted, box, tried, 0, expired_last)
 local gone, later, expired, handled, looked_at, bytes = {}, {}, {}, {}, 0, 0
 for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do

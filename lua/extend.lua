@@ -5,7 +5,7 @@
 --
 -- KEYS[1]  …:meta    hash  id -> "state epoch attempts lost crashes claim last"
 -- KEYS[2]  …:leases  zset  id -> deadline, microseconds
--- KEYS[3]  …:claims  hash  dispatcher -> its last claim (see handout.lua)
+-- KEYS[3]  …:claims  hash  dispatcher -> its last claim (see claim_reply.lua)
 -- ARGV[1]  lease: microseconds from now
 -- ARGV[2]  dispatcher: its id
 -- ARGV[3]  claim: the id of the running claim, '' none
@@ -14,8 +14,8 @@
 -- Stores   the new deadlines
 -- Needs    Redis 7.0
 
+--#include lib/claim_reply.lua
 --#include lib/codec.lua
---#include lib/handout.lua
 --#include lib/in_chunks.lua
 --#include lib/server_time.lua
 
@@ -38,8 +38,8 @@ for i = 1, lease_count do
   name(ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
 local last = under_way ~= '' and redis.call('HGET', claims, dispatcher)
-if last and handout.is_of(last, under_way) then
-  for _, leased in ipairs(handout.jobs(last)) do name(leased.id, leased.epoch, under_way) end
+if last and claim_reply.is_of(last, under_way) then
+  for _, leased in ipairs(claim_reply.jobs(last)) do name(leased.id, leased.epoch, under_way) end
 end
 
 local reply, deadlines = {}, {}

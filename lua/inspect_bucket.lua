@@ -15,18 +15,18 @@
 -- KEYS[12] …:disabled  zset  disabled flow -> when empty_disabled.lua checks it next
 -- KEYS[13] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[14] …:callback_texts  hash  their texts
--- KEYS[15] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[15] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[16] …:departed  list  times of departures, for the quotas
 -- KEYS[17] …:charges  hash  charges to budgets (see charges.lua)
 -- KEYS[18] …:results  hash  id -> the stored response (see results.lua)
 -- KEYS[19] …:result_ends  zset  id -> when its result is dropped
 -- KEYS[20] …:result_flows  hash  id -> when its result was stored, and its flow
--- KEYS[21...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[21...]  jobs that a purge moved out and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the flow "": …:q:<priority>:<flow>, four lists,
 --          then …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
 -- ARGV[1]  member: the name of the bucket if it is in a pool, else ''
 -- ARGV[2...]  the settings that operators may change: their fields
--- Returns  names and values (see answer.lua). Times are of the server's clock, in microseconds:
+-- Returns  names and values (see named_reply.lua). Times are of the server's clock, in microseconds:
 --   now, configured (1), revision, and the settings that operators may change
 --   unfinished; waiting (in the lists); later; next_due (the first due time in later); scheduled (enqueued with a delay); in_flight;
 --     requests (in flight; fewer than jobs where there are batches); dead; remembered and forgotten (ids). In a bucket with flows,
@@ -53,24 +53,24 @@
 -- Needs    Redis 7.0
 
 --#include lib/allowance.lua
---#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/charges.lua
 --#include lib/codec.lua
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
+--#include lib/jobs_ahead.lua
+--#include lib/named_reply.lua
 --#include lib/overrides.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
---#include lib/precedence.lua
 --#include lib/results.lua
 --#include lib/server_time.lua
 --#include lib/timetable.lua
 
 local body, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, dead, seen, flows, due_flows = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local groups, due_groups, disabled, callbacks, callback_texts, riders, departed, charges_key = unpack(KEYS, 10, 17)
+local groups, due_groups, disabled, callbacks, callback_texts, followers, departed, charges_key = unpack(KEYS, 10, 17)
 local results_key, result_ends, result_flows = KEYS[18], KEYS[19], KEYS[20]
 local member, changeable = ARGV[1], { unpack(ARGV, 2) }
 local PURGED = 20 -- number of keys before the keys of a purge
@@ -88,7 +88,7 @@ local scheduled_count, forgotten, purged, dead_bytes, dropped_old, dropped_full,
     'open', 'half_open', 'events_dropped', 'oldest'), 1, 11)
 local scheduled = math.max(tonumber(scheduled_count or 0), 0)
 local jobs, in_flight, dead_count = redis.call('HLEN', body), redis.call('ZCARD', leases), redis.call('ZCARD', dead)
-local requests = batch.in_flight(leases, riders)
+local requests = batch.in_flight(leases, followers)
 
 local function in_lists(before)
   local n = 0
@@ -115,7 +115,7 @@ elseif waiting > 0 then
 end
 
 local reply = {}
-local function add(name, value) answer.add(reply, name, value) end
+local function add(name, value) named_reply.add(reply, name, value) end
 add('now', now)
 add('configured', revision and 1)
 add('moves_to', left_for)
@@ -207,7 +207,7 @@ if member ~= '' then
     unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
   local pool_slot, pool_down = unpack(redis.call('HMGET', k.pace, 'slot', 'down'))
   local of_pool = charges.look_at_pool(k, now)
-  answer.add_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
+  named_reply.add_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
     burst = tonumber(pool_burst), max_in_flight = tonumber(pool_max_in_flight), in_flight = pool.in_flight(KEYS, member, requests),
     last_slot = tonumber(pool_slot), weight = tonumber(weight), downstream = pool_down,
     quotas = allowance.text(k.departed, pool_quotas, now, 0, now + pacer.MAX_HORIZON),
@@ -221,7 +221,7 @@ if times then
     return timetable.unfinished(body, dead, count, not has_flows and KEYS[PLACES + flow.PLACES] or nil, after)
   end
   add('timetable', 1)
-  answer.add_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
+  named_reply.add_all(reply, 'hours_', timetable.view(times, base, now, tonumber(last or slot or 0) - offset, unfinished, in_flight,
     rules and timetable.together(times, rules) or 1))
 end
 -- The estimated departure of the last waiting job.
@@ -231,7 +231,7 @@ if revision and waiting > 0 then
     unfinished = jobs - dead_count - scheduled - 1, weight = weight,
     pool = member ~= '' and estimate.pool(pool.keys(KEYS), now) or nil, budgets = charged.own.all }
   estimate.open(b, pace, slot, rate, nil, down, quotas, departed)
-  local are_due = has_flows and 0 or precedence.due(KEYS[PLACES + flow.PLACES], now)
+  local are_due = has_flows and 0 or jobs_ahead.due(KEYS[PLACES + flow.PLACES], now)
   add('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1 + are_due))))
 end
 add('overrides', overrides.of(conf, changeable))

@@ -14,10 +14,10 @@
 -- KEYS[11] …:departed  list  times of departures from the bucket, the newest first
 -- KEYS[12] …:departed:<flow>  list  the same for the flow
 -- KEYS[13] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[14] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[14] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[15] …:due:    zset  the turn queue: flow -> its turn; where flows are in groups …:due_groups, group -> its turn
 -- KEYS[16] …:charges  hash  charges to budgets (see charges.lua)
--- KEYS[17...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists,
+-- KEYS[17...]  jobs that a purge moved out and has not removed yet: …:purged:<priority>:, four lists,
 --          and …:purged_later:, a zset; then the five places of the job's flow: …:q:<priority>:<flow>, four lists,
 --          the most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load
 --          wants, and …:departed_group:<group>, a list; in a pool then the pool's seven (see pool.lua)
@@ -25,7 +25,8 @@
 -- ARGV[2]  flow of the job
 -- ARGV[3]  levels: 1 if the bucket has flows, 2 if they are in groups, 0 if it has only the flow ""
 -- ARGV[4]  member: the name of the bucket if it is in a pool, else ''
--- Returns  names and values (see answer.lua), none for an unknown job. Times are in microseconds. For a settled job only state and caller.
+-- Returns  names and values (see named_reply.lua), none for an unknown job. Times are in microseconds. For a settled job only state and
+-- caller.
 --   the job:
 --     state         its code; caller: the letters of its caller (see callers.lua)
 --     position      number of jobs of its flow ahead of it, -1 not in a list; exact in the first thousand of its list, then an estimate
@@ -54,7 +55,6 @@
 -- Needs    Redis 7.0
 
 --#include lib/allowance.lua
---#include lib/answer.lua
 --#include lib/batch.lua
 --#include lib/callers.lua
 --#include lib/charges.lua
@@ -64,9 +64,10 @@
 --#include lib/estimate.lua
 --#include lib/flow.lua
 --#include lib/group.lua
+--#include lib/jobs_ahead.lua
+--#include lib/named_reply.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
---#include lib/precedence.lua
 --#include lib/quota.lua
 --#include lib/reservation.lua
 --#include lib/server_time.lua
@@ -74,7 +75,7 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, flows, flow_settings = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local departed, flow_departed, tried, riders, turn_queue, charges_key = unpack(KEYS, 11, 16)
+local departed, flow_departed, tried, followers, turn_queue, charges_key = unpack(KEYS, 11, 16)
 local id, name = ARGV[1], ARGV[2]
 local levels, member = ARGV[3], ARGV[4]
 local PURGED = 16 -- number of keys before the keys of a purge
@@ -91,7 +92,7 @@ local function sequence(stored)
 end
 
 local reply = {}
-local function add(what, value) answer.add(reply, what, value) end
+local function add(what, value) named_reply.add(reply, what, value) end
 -- For a settled job only its state and its caller are known.
 local function ended(state, caller)
   add('state', state)
@@ -154,7 +155,7 @@ local function bounds_of(f, own_text)
   return { paused = f.settings.paused > 1 and f.settings.paused, missing = f.settings.missing and 1,
     keeps = (f.settings.disabled or 0) > 0 and redis.call('HGET', conf, 'flow_keep') == '1' and 1,
     note = string.match(own_text or '', '^[^\n]*\n([^\n]*)'),
-    in_flight = f.state.in_flight - f.state.riders, max_in_flight = f.settings.max_in_flight, ready = ready, quota_frees = free,
+    in_flight = f.state.in_flight - f.state.followers, max_in_flight = f.settings.max_in_flight, ready = ready, quota_frees = free,
     disabled = string.match(own_text or '', '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)') }
 end
 local of_flow, of_group, own_flow, configured, group_departed = {}, {}, {}, {}, nil
@@ -181,7 +182,7 @@ if has_flows then
   end
 end
 
-local in_requests = batch.in_flight(leases, riders)
+local in_requests = batch.in_flight(leases, followers)
 
 -- Returns how many ids are ahead of the job in its list. Ids of cancelled jobs, of other flows and of other priorities
 -- are in between. Far back in a long list,
@@ -205,9 +206,9 @@ if state == QUEUED then
   local came, aging = codec.came(job) or now, tonumber(redis.call('HGET', conf, 'aging') or 0)
   local is_first = codec.goes_first(job)
   for other = is_first and flow.PLACES or 1, flow.PLACES - 1 do
-    if other ~= list then position = position + precedence.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
+    if other ~= list then position = position + jobs_ahead.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
   end
-  if not is_first then position = position + precedence.due(later, now) end
+  if not is_first then position = position + jobs_ahead.due(later, now) end
   if rate_count then instant = math.floor(estimate.of_job(bucket, own_flow, position, id, reservation.of(job))) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
@@ -258,10 +259,10 @@ local of_bucket = {}
 add_budgets(of_bucket, charged.own, offset)
 add_budgets(of_flow, charged.flow, offset)
 add_budgets(of_group, charged.group, offset)
-answer.add_all(reply, '', of_bucket)
+named_reply.add_all(reply, '', of_bucket)
 add('reserves', reservation.of(job))
-answer.add_all(reply, 'flow_', of_flow)
-answer.add_all(reply, 'group_', of_group)
+named_reply.add_all(reply, 'flow_', of_flow)
+named_reply.add_all(reply, 'group_', of_group)
 if member ~= '' then
   local k, p = pool.keys(KEYS), bucket.pool or {}
   local most, pool_quotas = unpack(redis.call('HMGET', k.conf, 'max_in_flight', 'quotas'))
@@ -272,6 +273,6 @@ if member ~= '' then
   of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
   local charged_to_pool = charges.look_at_pool(k, now, job, default_reservation)
   add_budgets(of_pool, charged_to_pool, charged_to_pool.offset)
-  answer.add_all(reply, 'pool_', of_pool)
+  named_reply.add_all(reply, 'pool_', of_pool)
 end
 return reply

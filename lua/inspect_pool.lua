@@ -5,17 +5,17 @@
 -- KEYS[3]  …:p:<pool>:buckets  hash  bucket -> its state in the pool (see pool.lua)
 -- KEYS[4]  …:p:<pool>:departed  list  times of departures, for the quotas
 -- ARGV[1...]  the settings that operators may change: their fields
--- Returns  names and values (see answer.lua): now, configured (1), revision, rate_count, rate_per in microseconds, burst, max_in_flight,
---          quotas ("count microseconds;" for each), budgets, quota_use and budget_use (what is used and when it is free, see
+-- Returns  names and values (see named_reply.lua): now, configured (1), revision, rate_count, rate_per (microseconds), burst,
+--          max_in_flight, quotas ("count microseconds;" for each), budgets, quota_use and budget_use (what is used and when it is free, see
 --          allowance.lua), downstream, last_slot, in_flight in all its buckets; buckets: for each name, weight, in flight, 1 if it has
---          something to send now, else 0;
---          overrides: for each field, configured value, effective value, "time author"
+--          something to send
+--          now, else 0; overrides: for each field, configured value, effective value, "time author"
 -- Stores   nothing
 -- Needs    Redis 7.0
 
 --#include lib/allowance.lua
---#include lib/answer.lua
 --#include lib/charges.lua
+--#include lib/named_reply.lua
 --#include lib/overrides.lua
 --#include lib/pacer.lua
 --#include lib/pool.lua
@@ -37,7 +37,7 @@ for i = 1, #stored, 2 do
 end
 
 local reply = {}
-answer.add_all(reply, '', { now = now, configured = revision and 1, revision = tonumber(revision),
+named_reply.add_all(reply, '', { now = now, configured = revision and 1, revision = tonumber(revision),
   rate_count = tonumber(rate_count), rate_per = tonumber(rate_per), burst = tonumber(burst),
   max_in_flight = tonumber(max_in_flight), quotas = quotas,
   budgets = budgets, budget_use = allowance.budgets(charged, now, charged.offset),

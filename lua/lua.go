@@ -69,11 +69,11 @@ var (
 
 	DisabledDeaths = newScript("disabled_deaths")
 
-	Learn = newScript("learn")
+	StoreLearnedEstimates = newScript("store_learned_estimates")
 
 	OpenBundle = newScript("open_bundle")
 
-	Beat            = newScript("beat")
+	Heartbeat       = newScript("heartbeat")
 	RecordOperation = newScript("record_operation")
 	BeginSession    = newScript("begin_session")
 
@@ -84,19 +84,19 @@ var (
 func All() []*Script {
 	return []*Script{
 		AdvanceSchedule, Allow, Assign,
-		Beat, BeginSession,
+		BeginSession,
 		Cancel, Claim, CloseWindow, Configure, Control, ControlDrain, ControlFlow, ControlSchedule,
 		DefineSchedules, DisabledDeaths, DropResults, DueSchedules,
 		EmptyDisabled, Ended, Enqueue, Expire, Extend,
 		FlowsOf,
+		Heartbeat,
 		InspectBucket, InspectBudgets, InspectJob, InspectJobs, InspectPool, InspectResult, InspectResults, InspectWaiting, Instances,
-		Learn,
 		MoveCallbacks, MoveEvents,
 		NoteDifferences, NoteLate,
 		OldestWaiting, OpenBundle, OutsideTurnQueue, Override,
 		Probe, Purge,
 		RecordOperation, Redrive, Relocate, RenewTimetable, Reserve, ReserveFlows, RetryNow,
-		ScheduleRuns, Settle, Sift, Start, Sweep,
+		ScheduleRuns, Settle, Sift, Start, StoreLearnedEstimates, Sweep,
 		TakeBack, TrimDead, TrimResults,
 	}
 }

@@ -25,7 +25,7 @@
 --#include lib/codes.lua
 --#include lib/server_time.lua
 
-local conf, key, ends, makers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
+local conf, key, ends, callers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
 local callbacks_key, callback_texts, callback_counts = KEYS[4], KEYS[5], KEYS[6]
 local id, caller, size, url, levels, notified = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local DONE, TAKEN, FINISHED, FULL = 0, 1, 2, 3
@@ -36,12 +36,12 @@ redis.call('HDEL', key, '')
 local rate_count, stored_levels = unpack(redis.call('HMGET', conf, 'rate_count', 'flows'))
 if not rate_count or (stored_levels or codes.NO_FLOWS) ~= levels then return { 1 } end
 local now = server_time()
-local there = bundle.expire(key, ends, makers_key, now)
+local there = bundle.expire(key, ends, callers_key, now)
 local text = redis.call('HGET', key, id)
 local b = bundle.parse(text)
 if b and b.caller ~= caller then return { 0, TAKEN } end
 if not b then
-  local may, held = bundle.may_open(key, makers_key, caller, there, now)
+  local may, held = bundle.may_open(key, callers_key, caller, there, now)
   if not may then return { 0, FULL, bundle.MOST, held } end
 end
 
@@ -53,6 +53,6 @@ if is_new_size then b.size = size end
 if is_new_url then b.url = url end
 local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 bundle.write(key, ends, id, b, now, notified, noted)
-bundle.note_caller(makers_key, id, b.caller)
+bundle.note_caller(callers_key, id, b.caller)
 callbacks.write(noted)
 return { 0, DONE, bundle.text(b) }

@@ -14,7 +14,7 @@
 -- remnant, made since by a script that does not read the settings, such as reserve_flows.lua. It must not replace the carried key.
 --
 -- KEYS[1]  …:settings  hash  settings of the bucket; at a place where it is not: only generation and left_for
--- KEYS[2]  …:conf_aside  hash  old place: the previous settings; new place: the settings to come
+-- KEYS[2]  …:parked_settings  hash  old place: the previous settings; new place: the settings to come
 -- KEYS[3]  …:body    hash  its jobs: waiting, in flight and dead
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
 -- KEYS[5]  …:dead    zset  id -> time of death
@@ -46,7 +46,7 @@
 --#include lib/downstream.lua
 --#include lib/server_time.lua
 
-local conf, aside, body, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local conf, parked, body, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local seen, seen_window, seen_minute, callback_texts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local step, generation, to = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local schema, revision = tonumber(ARGV[4] or 0), tonumber(ARGV[5] or 0)
@@ -113,13 +113,13 @@ if comes then
   if lowest < generation and redis.call('HLEN', body) + redis.call('HLEN', callback_texts) > 0 then return (holdings()) end
   if step == 'begin' and lowest < generation then
     remove_keys()
-    redis.call('DEL', conf, aside)
+    redis.call('DEL', conf, parked)
     redis.call('HSET', conf, 'generation', string.format('%d', generation))
   end
 elseif step == 'leave' then
   if lowest == generation then return left_for and { 0, left_for } or { 1 } end
-  -- A bucket that moved here and that no process has used yet still has its settings in conf_aside.
-  local own_schema, own_revision, owned = unpack(redis.call('HMGET', lives and conf or aside, 'schema', 'revision', 'owned'))
+  -- A bucket that moved here and that no process has used yet still has its settings in parked_settings.
+  local own_schema, own_revision, owned = unpack(redis.call('HMGET', lives and conf or parked, 'schema', 'revision', 'owned'))
   if tonumber(own_schema or 0) > schema then return { 4, tonumber(own_schema) } end
   if owned ~= '0' and tonumber(own_revision or 0) > revision then return { 3, tonumber(own_revision) } end -- see configure.lua
   local pace = KEYS[FIRST_KEY]
@@ -134,7 +134,7 @@ elseif step == 'leave' then
     local held, any = holdings()
     if any then return held end
   end
-  if lives then redis.call('RENAME', conf, aside) else redis.call('HDEL', conf, 'carried') end
+  if lives then redis.call('RENAME', conf, parked) else redis.call('HDEL', conf, 'carried') end
   redis.call('HSET', conf, 'generation', string.format('%d', generation), 'left_for', to)
 elseif step == 'carry' then
   if lowest ~= generation or lives then return { 1 } end

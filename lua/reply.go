@@ -80,7 +80,7 @@ func next[T int64 | string](r *Reader) T {
 	return value
 }
 
-// Answer is a reply of named values: see lua/lib/answer.lua. A missing value reads as zero. Like Reader, it keeps the first fault: a value of
+// Answer is a reply of named values: see lua/lib/named_reply.lua. A missing value reads as zero. Like Reader, it keeps the first fault: a value of
 // another type than the caller reads.
 type Answer struct {
 	values map[string]any

@@ -16,7 +16,7 @@
 -- KEYS[3]  …:due:    zset  flow -> its turn in the turn queue; where flows are in groups …:due_groups, group -> its turn,
 --          and what follows of flows is then of groups (see reserve_flows.lua)
 -- KEYS[4]  …:leases  zset  id -> deadline, microseconds
--- KEYS[5]  …:riders  zset  batch members in flight, without the first of each batch (see batch.lua)
+-- KEYS[5]  …:followers  zset  batch members in flight, without the first of each batch (see batch.lua)
 -- KEYS[6]  …:body    hash  id -> body: how many jobs there are, where the timetable asks for that
 -- KEYS[7]  …:dead    zset  id -> time of death: the same
 -- KEYS[8]  …:count   hash  jobs enqueued with a delay: the same
@@ -45,7 +45,7 @@
 --#include lib/text.lua
 --#include lib/timetable.lua
 
-local conf, pace, due, leases, riders, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local conf, pace, due, leases, followers, body, dead, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local want, horizon, member, dispatcher = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local stepped, known_steps, expected = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local MOST, LEAST = 64, 32 -- maximum of flows; minimum of flows to check again, if there are any
@@ -71,7 +71,7 @@ if b.has_gone_back then recheck = bucket_pacer.recheck(conf) end
 
 if paused and member == '' then return reply end
 local leased = redis.call('ZCARD', leases)
-local in_flight, shared = leased - redis.call('ZCARD', riders), nil -- requests, see batch.lua
+local in_flight, shared = leased - redis.call('ZCARD', followers), nil -- requests, see batch.lua
 if member ~= '' then
   local each = b.base.rate_per / b.base.rate_count
   shared = fair_queue.open(member, KEYS, b.weight, each, now, now, math.min(horizon, pacer.MAX_HORIZON), in_flight, 0, 0)

@@ -28,7 +28,7 @@
 -- KEYS[20] …:result_ends  zset  id -> when its result is dropped
 -- KEYS[21] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[22] …:callback_texts  hash  their texts
--- KEYS[23] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[23] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[24] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
 -- KEYS[25] …:expiries  zset  id -> when the job expires (see expiries.lua)
 -- KEYS[26] …:charges  hash  charges to budgets (see charges.lua)
@@ -75,7 +75,6 @@
 --          10,000 responses, shared by caller, 31 days after the last one
 -- Needs    Redis 7.0
 
---#include lib/answers.lua
 --#include lib/batch.lua
 --#include lib/callbacks.lua
 --#include lib/callers.lua
@@ -85,6 +84,7 @@
 --#include lib/dedupe.lua
 --#include lib/dlq.lua
 --#include lib/downstream.lua
+--#include lib/downstream_signals.lua
 --#include lib/flow.lua
 --#include lib/group.lua
 --#include lib/idle.lua
@@ -104,7 +104,7 @@ local leases, dead, seen, seen_window, seen_minute = KEYS[6], KEYS[7], KEYS[8], 
 local flows, flow_settings, due_flows, idle_key, tried, disabled = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local outbox_key, outbox_texts = KEYS[17], KEYS[18]
 local of_results = { KEYS[19], KEYS[20], count, KEYS[28], KEYS[29], KEYS[30] } -- see results.open
-local callbacks_key, callback_texts, riders_key, callback_counts, expiries_key, charges_key, responses_key = unpack(KEYS, 21, 27)
+local callbacks_key, callback_texts, followers_key, callback_counts, expiries_key, charges_key, responses_key = unpack(KEYS, 21, 27)
 local channel, bucket, levels, member, flow_count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local FIRST_PLACE, FIRST_FLOW, HEAD, WIDTH = 30, 5, 15, 3
 local DONE, RETRY, DEAD_NOW, RETURNED, HELD = codes.DONE, codes.RETRY, codes.DEAD, codes.RETURNED, codes.HELD
@@ -138,7 +138,7 @@ while at <= last_arg do
 end
 local stored = redis.call('HMGET', meta, unpack(ids))
 local rules = downstream.rules(downstream_text)
-local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, riders_key) >= max_in_flight
+local was_full = redis.call('ZCARD', leases) >= max_in_flight and batch.in_flight(leases, followers_key) >= max_in_flight
 
 local reply = { 0 }
 local marks_of_dead = {}
@@ -263,17 +263,17 @@ end
 
 -- The responses of the downstream.
 local of_pool = member ~= '' and pool.keys(KEYS) or nil
-local changes = answers.open(touched, rules, now, box, reply, conf, pace, of_pool)
+local changes = downstream_signals.open(touched, rules, now, box, reply, conf, pace, of_pool)
 local said_key, before, said, sooner, down, offset, of_claim = pace, nil, nil, false
 if rules.scope == 'b' or #spent > 0 then down, offset, of_claim = unpack(redis.call('HMGET', pace, 'down', 'offset', 'clock')) end
 if rules.scope == 'f' and turn_queue then
-  some_disabled = answers.of_flows(changes, loaded, turn_queue.offset) or some_disabled
+  some_disabled = downstream_signals.of_flows(changes, loaded, turn_queue.offset) or some_disabled
 elseif rules.scope == 'b' then
-  before, said, sooner = answers.of_all(changes, down, tonumber(offset or 0), any_signals)
+  before, said, sooner = downstream_signals.of_all(changes, down, tonumber(offset or 0), any_signals)
   wake = wake or sooner
 elseif rules.scope == 'p' and of_pool then
   said_key = of_pool.pace
-  before, said, sooner = answers.of_all(changes, redis.call('HGET', said_key, 'down'), 0, any_signals)
+  before, said, sooner = downstream_signals.of_all(changes, redis.call('HGET', said_key, 'down'), 0, any_signals)
 end
 
 -- Jobs that wait again, or are dead.
@@ -327,7 +327,7 @@ if some_disabled then
     if part.disabled and f and f.configured.disabled == 0 then
       f.state.down, f.configured = nil, flow.disabled(f.configured, now)
       f.settings = f.configured
-      answers.report(changes, codes.BECAME_DISABLED, part.n, part.disabled)
+      downstream_signals.report(changes, codes.BECAME_DISABLED, part.n, part.disabled)
       if box and part.caller then outbox.note(box, 'flow.disabled', f.name, 1, { reason = part.disabled }, part.caller) end
     else
       part.disabled = nil
@@ -354,7 +354,7 @@ end
 -- Everything is decided. From here on the script writes; what it still reads decides nothing about outcomes.
 in_chunks('ZREM', leases, gone)
 in_chunks('ZREM', leases, unleased)
-if #ending > 0 then batch.close(ending, riders_key) end
+if #ending > 0 then batch.close(ending, followers_key) end
 in_chunks('HDEL', body, gone)
 in_chunks('HDEL', meta, gone)
 if expires then
@@ -401,7 +401,7 @@ for _, part in ipairs(touched) do
     if part.group then flow.count(part.group, -part.usual, 0, -part.usual) end
   elseif f then
     if part.disabled then own_settings.disable(flow_settings, disabled, f.name, now, part.disabled) end
-    flow.count(f, -part.usual - more.plain_gone, -more.scheduled_gone, -part.usual - more.ended, -(part.riders or 0))
+    flow.count(f, -part.usual - more.plain_gone, -more.scheduled_gone, -part.usual - more.ended, -(part.followers or 0))
     if part.earliest then flow.fill(f.state, 'd') end
     if flow.is_idle(f.state, f.settings, now + turn_queue.offset) then
       gone_flows[#gone_flows + 1] = f.name
@@ -432,6 +432,6 @@ end
 if unscheduled > 0 then flow.unschedule(count, unscheduled) end
 dedupe.write(memory)
 
-if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel) end
+if member ~= '' then pool.note(member, KEYS, batch.in_flight(leases, followers_key), now, channel) end
 if wake or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end
 return reply

@@ -23,8 +23,8 @@
 -- KEYS[16] …:group_settings  hash  group -> its own settings
 -- KEYS[17] …:idle    zset  flow or group -> when it can be forgotten (see idle.lua)
 -- KEYS[18] …:attempts  hash  id -> its first attempt and the last ones (see outcomes.lua)
--- KEYS[19] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
--- KEYS[20] …:flow_makers  zset  flow -> its caller (see makers.lua)
+-- KEYS[19] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[20] …:flow_owners  zset  flow -> its caller (see flow_owners.lua)
 -- KEYS[21...]  what a purge took from its places and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then the five places of the flow "", which a bucket without flows has:
 --          …:q:<priority>:<flow>, four lists, and …:later:<flow>, a zset; in a pool then the pool's seven (see pool.lua)
@@ -54,11 +54,11 @@
 --#include lib/downstream.lua
 --#include lib/encoding.lua
 --#include lib/flow.lua
+--#include lib/flow_owners.lua
 --#include lib/group.lua
+--#include lib/idle.lua
 --#include lib/in_chunks.lua
 --#include lib/pacer.lua
---#include lib/idle.lua
---#include lib/makers.lua
 --#include lib/pool.lua
 --#include lib/server_time.lua
 --#include lib/text.lua
@@ -66,7 +66,7 @@
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, seen, seen_window, seen_minute, claims = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local flows, flow_settings, due_flows, groups, group_settings, idle_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
-local tried, riders_key, makers_key = KEYS[18], KEYS[19], KEYS[20]
+local tried, followers_key, flow_owners_key = KEYS[18], KEYS[19], KEYS[20]
 local has_flows, in_groups = ARGV[1] ~= codes.NO_FLOWS, ARGV[1] == codes.GROUPS
 local at_most, cursor, flow_cursor, bound = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local member, channel = ARGV[6], ARGV[7]
@@ -223,8 +223,8 @@ local function sums_by_group()
   local sums, all = {}, redis.call('HGETALL', flows)
   for i = 1, #all, 2 do
     local name, state = flow.group_of(all[i]), flow.read(all[i + 1])
-    sums[name] = sums[name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0, riders = 0 } }
-    flow.count(sums[name], state.unfinished, state.scheduled, state.in_flight, state.riders)
+    sums[name] = sums[name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0, followers = 0 } }
+    flow.count(sums[name], state.unfinished, state.scheduled, state.in_flight, state.followers)
   end
   return sums
 end
@@ -284,13 +284,13 @@ local function audit_groups(names)
   end
   each(names, groups, group_settings, group.OF_ALL, function(g, turn)
     local state = g.state
-    local sum = sums and (sums[g.name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0, riders = 0 } }).state or
+    local sum = sums and (sums[g.name] or { state = { unfinished = 0, scheduled = 0, in_flight = 0, followers = 0 } }).state or
       { unfinished = none_unfinished and 0 or state.unfinished, scheduled = none_unfinished and 0 or state.scheduled,
-        in_flight = none_leased and 0 or state.in_flight, riders = none_leased and 0 or state.riders }
+        in_flight = none_leased and 0 or state.in_flight, followers = none_leased and 0 or state.followers }
     if sum.unfinished ~= state.unfinished or sum.scheduled ~= state.scheduled or sum.in_flight ~= state.in_flight
-      or sum.riders ~= state.riders then
+      or sum.followers ~= state.followers then
       repaired = repaired + 1
-      state.unfinished, state.scheduled, state.in_flight, state.riders = sum.unfinished, sum.scheduled, sum.in_flight, sum.riders
+      state.unfinished, state.scheduled, state.in_flight, state.followers = sum.unfinished, sum.scheduled, sum.in_flight, sum.followers
       redis.call('HSET', groups, g.name, flow.write(state))
     end
     if is_idle(g) then
@@ -304,7 +304,7 @@ end
 
 -- The flows come first, then the groups, whose cursor starts with g, then the entries of idle.lua.
 local next_flow_cursor = ''
-if flow_cursor ~= '' and has_flows then makers.trim(makers_key, flows, now) end
+if flow_cursor ~= '' and has_flows then flow_owners.trim(flow_owners_key, flows, now) end
 if flow_cursor == 'i' then
   local found = idle.find(idle_key, clock, CHUNK, conf, flows, flow_settings, KEYS, GROUPS, {})
   if found then idle.forget(found, idle_key, flows, groups) end
@@ -333,8 +333,8 @@ end
 if next_flow_cursor == '0' and redis.call('ZCOUNT', idle_key, '-inf', text(clock)) > 0 then next_flow_cursor = 'i' end
 
 pool.heal(member, KEYS, now)
-repaired = repaired + batch.repair(leases, riders_key)
-pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
+repaired = repaired + batch.repair(leases, followers_key)
+pool.note(member, KEYS, batch.in_flight(leases, followers_key), now, channel)
 if unpurged > 0 and math.abs(now - tonumber(purge_at or 0)) < PURGE_PAUSE then unpurged = 0 end
 local reply = { now, repaired, next_cursor, next_flow_cursor, missing, unpurged, #expired, #retries, #astray, #in_lists }
 for _, list in ipairs({ expired, retries, astray, in_lists, suspects }) do

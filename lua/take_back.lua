@@ -19,9 +19,9 @@
 -- KEYS[13] …:outbox_texts  hash  their texts
 -- KEYS[14] …:callbacks  zset  callbacks -> when to hand them out (see callbacks.lua)
 -- KEYS[15] …:callback_texts  hash  their texts
--- KEYS[16] …:riders  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
+-- KEYS[16] …:followers  zset  batch members in flight, without the first of each batch -> number of their batch (see batch.lua)
 -- KEYS[17] …:callback_counts  hash  number of callbacks of each flow and group (see callbacks.lua)
--- KEYS[18...]  jobs that a purge moved aside and has not removed yet: …:purged:<priority>:, four lists, and
+-- KEYS[18...]  jobs that a purge moved out and has not removed yet: …:purged:<priority>:, four lists, and
 --          …:purged_later:, a zset; then for each flow its five places: …:q:<priority>:<flow>, four lists, the
 --          most important first, then …:later:<flow>, a zset; where flows are in groups then what group.load wants; in a
 --          pool then the pool's seven (see pool.lua)
@@ -57,7 +57,7 @@
 
 local body, meta, conf, pace, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local leases, dead, flows, flow_settings, due_flows, tried = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local outbox_key, outbox_texts, callbacks_key, callback_texts, riders_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local outbox_key, outbox_texts, callbacks_key, callback_texts, followers_key = KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local callback_counts = KEYS[17]
 local channel, bucket, levels, has_flows, in_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[3] ~= codes.NO_FLOWS, ARGV[3] == codes.GROUPS
 local counts_as_crash, poison_at, poison_last = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
@@ -93,7 +93,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
       local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
       lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
-        mark = codec.mark(job), body = codec.has_callback(job) and job, is_lent = codec.is_lent(job),
+        mark = codec.mark(job), body = codec.has_callback(job) and job, is_self_dispatched = codec.is_self_dispatched(job),
         list = flow.PRIORITY_OF[letter or ''] or 3, seq = tonumber(base or 0) + tonumber(index or 0) }
     end
   elseif state == codec.RETRYING then
@@ -133,7 +133,7 @@ for _, lost_job in ipairs(lost_jobs) do
     local code = codec.QUEUED
     local scheduled = lost_job.kind ~= string.lower(lost_job.kind)
     local was_started = string.sub(claim, 1, 1) == '+'
-    if counts_as_crash == 1 and not lost_job.is_lent or counts_as_crash > 0 and was_started then crashes = crashes + 1 end
+    if counts_as_crash == 1 and not lost_job.is_self_dispatched or counts_as_crash > 0 and was_started then crashes = crashes + 1 end
     crashes = tonumber(crashes)
     redis.call('ZREM', leases, id)
     local f = loaded and loaded[lost_job.n]
@@ -157,7 +157,7 @@ for _, lost_job in ipairs(lost_jobs) do
     if lost_job.is_poison and lost_job.body then callbacks.note_dead(noted, id, lost_job.body, becomes) end
   end
 end
-if #ending > 0 then batch.close(ending, riders_key) end
+if #ending > 0 then batch.close(ending, followers_key) end
 dlq.add(dead, body, meta, tried, count, now, poisoned, marks)
 callbacks.write(noted)
 local box = outbox.open(events, outbox_key, outbox_texts, count, now)
@@ -178,8 +178,8 @@ if loaded then
   local none_leased = redis.call('ZCARD', leases) == 0
   for n, f in ipairs(loaded) do
     local state = f.state
-    flow.count(f, 0, 0, 0, -(f.riders or 0))
-    if none_leased then flow.count(f, 0, 0, -state.in_flight, -state.riders) end
+    flow.count(f, 0, 0, 0, -(f.followers or 0))
+    if none_leased then flow.count(f, 0, 0, -state.in_flight, -state.followers) end
     local excess = state.unfinished + state.scheduled - state.in_flight
     -- Counters that are too high would keep the flow for ever and fill it: keys were deleted by hand.
     if excess > 0 and purged_flow ~= f.name and not flow.next(KEYS, before(n), now) then
@@ -192,7 +192,7 @@ if loaded then
   end
   group.close(groups, now, turn_queue)
 end
-pool.note(member, KEYS, batch.in_flight(leases, riders_key), now, channel)
+pool.note(member, KEYS, batch.in_flight(leases, followers_key), now, channel)
 -- Even if others wait in the list: the lease may have held the last place in flight.
 if taken_back + poison > 0 or (turn_queue and turn_queue.sooner) then redis.pcall('PUBLISH', channel, bucket) end
 return { taken_back, poison, repaired, missing, unpack(poisoned) }

@@ -41,7 +41,7 @@ func (j *JobInfo) turn() BlockReason {
 		return BlockPace
 	case j.State == StateScheduled:
 		return BlockNotBefore
-	case j.setAside():
+	case j.isParked():
 		return BlockLastChance
 	}
 	return BlockBackoff
@@ -153,8 +153,8 @@ func (j *JobInfo) quotaFrees() time.Time {
 	return j.QuotaFrees
 }
 
-// setAside reports whether the job is parked for its last chance. A retry has no crashes, as its last delivery had an outcome.
-func (j *JobInfo) setAside() bool { return j.State == StateRetrying && j.Crashes >= MaxCrashes-1 }
+// isParked reports whether the job is parked for its last chance. A retry has no crashes, as its last delivery had an outcome.
+func (j *JobInfo) isParked() bool { return j.State == StateRetrying && j.Crashes >= MaxCrashes-1 }
 
 func isPaused(of *JobFlow) bool   { return of != nil && of.Pause != nil }
 func isDisabled(of *JobFlow) bool { return of != nil && of.Disabled != nil }

@@ -99,8 +99,8 @@ func (a *Attempt) Permit(slot time.Time, ttl time.Duration, depart func(late tim
 // gets the attempt.
 func (a *Attempt) Space(wait func() bool) { a.space = wait }
 
-// Lend makes [Attempt.Ticket] return the result of ticket. A dispatcher calls Lend before the worker gets the attempt.
-func (a *Attempt) Lend(ticket func() string) { a.ticket = ticket }
+// SetTicket makes [Attempt.Ticket] return the result of ticket. A dispatcher calls Lend before the worker gets the attempt.
+func (a *Attempt) SetTicket(ticket func() string) { a.ticket = ticket }
 
 // Ticket returns the token with which another process starts and settles this attempt: see Leases in package shaper/dispatcher. It is "" outside of a
 // dispatcher.

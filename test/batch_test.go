@@ -195,8 +195,8 @@ func (p batchRun) run(t *testing.T, stall *harness.StallWatch) (fault string) {
 	if most := p.kills * p.bound * p.size; extra > most || p.kills == 0 && extra > 0 {
 		t.Errorf("%d jobs came again without reason, at most %d can have been in flight", extra, most)
 	}
-	if left := s.Inspector.Exists(t.Context(), key("riders"), key("leases"), key("dead")).Val(); left > 0 {
-		t.Errorf("%d of riders, leases and dead letters are left", left)
+	if left := s.Inspector.Exists(t.Context(), key("followers"), key("leases"), key("dead")).Val(); left > 0 {
+		t.Errorf("%d of followers, leases and dead letters are left", left)
 	}
 	if t.Failed() {
 		return ""

@@ -55,7 +55,7 @@ func fleetIsTold(t *testing.T) (fault string) {
 		sum, _, _, _, _ := h.Get()
 		return sum == want
 	})
-	// A process tells the bins of its last 2.5 seconds. On a machine that is too busy for its beats, some are told by none.
+	// A process tells the bins of its last 2.5 seconds. On a machine that is too busy for its heartbeats, some are told by none.
 	if _, binned, _, _, _ := h.Get(); binned != 2*jobs {
 		return fmt.Sprintf("%d departures are in bins of 100 ms, of %d", binned, 2*jobs)
 	}

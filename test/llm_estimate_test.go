@@ -38,7 +38,7 @@ func (s *llmSystem) reserved(bucket string, ids []string) map[string]int64 {
 }
 
 // TestTokensWithoutMaximum: calls without max_tokens, whose answers have 0.3 to 2 times the output that is expected at first. Usage exceeds the
-// budget in no window by more than the calls in it had too low reservations. In a soak, answers have taught by the second hundred calls what to reserve.
+// budget in no window by more than the calls in it had too low reservations. In a soak, the learned estimates are good by the second hundred calls.
 func TestTokensWithoutMaximum(t *testing.T) {
 	harness.OnlyInCI(t)
 	harness.BesideOthers(t)
@@ -94,7 +94,7 @@ func TestTokensWithoutMaximum(t *testing.T) {
 	}
 }
 
-// judgeEstimates holds the calls of a bucket to what they reserved. first: how many came before answers had taught anything.
+// judgeEstimates holds the calls of a bucket to what they reserved. first: how many came before there was a learned estimate.
 func judgeEstimates(t *testing.T, m model, reserved map[string]int64, limit int64, window time.Duration, first int) {
 	t.Helper()
 	log, unknown := m.provider.Log(), 0

@@ -20,16 +20,16 @@ import (
 
 // Rates of two buckets that stream all the time, and of one that comes, changes and goes beside them.
 const (
-	streamRate, mailRate, guestRate = 100, 60, 80
+	streamRate, mailRate, addedRate = 100, 60, 80
 
-	mailBucket, guestBucket = "mails", "guest"
+	mailBucket, addedBucket = "mails", "added"
 )
 
 // reloading is a producer and three dispatchers whose configuration files are rewritten under load.
 type reloading struct {
 	*system
 	given   *harness.SlotMonitor
-	second  *httptest.Server    // where the guest's jobs go after its change
+	second  *httptest.Server    // where the jobs of the added bucket go after its change
 	to      *harness.ArrivalLog // of both receivers
 	moved   *harness.ArrivalLog // of the second
 	files   map[string]string   // path → text without the buckets that come and go
@@ -99,9 +99,9 @@ func (r *reloading) reload(tables ...string) {
 // mails is the table of the second stream.
 func (r *reloading) mails() string { return bucketTable(mailBucket, mailRate, r.Receiver.URL) }
 
-// guest is that of the bucket that comes and goes.
-func (r *reloading) guest(to *httptest.Server) string {
-	return bucketTable(guestBucket, guestRate, to.URL)
+// added is that of the bucket that comes and goes.
+func (r *reloading) added(to *httptest.Server) string {
+	return bucketTable(addedBucket, addedRate, to.URL)
 }
 
 // postTo enqueues jobs, whose ids begin with the bucket's name, into a bucket, and wants this status.
@@ -141,36 +141,36 @@ func (r *reloading) feed() {
 	}
 }
 
-// drained waits until every job of the guest has arrived.
+// drained waits until every job of the added bucket has arrived.
 func (r *reloading) drained(what string) {
 	r.T.Helper()
-	harness.Await(r.T, 20*time.Second, what, func() bool { r.feed(); return len(r.to.Of(guestBucket)) >= r.posted[guestBucket] })
+	harness.Await(r.T, 20*time.Second, what, func() bool { r.feed(); return len(r.to.Of(addedBucket)) >= r.posted[addedBucket] })
 }
 
-// round adds the guest, sends its deliveries elsewhere, removes it with jobs in it, and brings it back.
+// round adds a bucket, sends its deliveries elsewhere, removes it with jobs in it, and brings it back.
 func (r *reloading) round() {
 	r.T.Helper()
 	const jobs = 60
-	r.postTo(guestBucket, 1, http.StatusNotFound)
-	r.reload(r.mails(), r.guest(r.Receiver))
-	r.postTo(guestBucket, jobs, http.StatusOK)
+	r.postTo(addedBucket, 1, http.StatusNotFound)
+	r.reload(r.mails(), r.added(r.Receiver))
+	r.postTo(addedBucket, jobs, http.StatusOK)
 	r.drained("the new bucket is drained")
 
-	r.postTo(guestBucket, jobs, http.StatusOK) // some of these go to the receiver of before
-	r.reload(r.mails(), r.guest(r.second))
-	first := r.posted[guestBucket]
-	r.postTo(guestBucket, jobs, http.StatusOK)
+	r.postTo(addedBucket, jobs, http.StatusOK) // some of these go to the receiver of before
+	r.reload(r.mails(), r.added(r.second))
+	first := r.posted[addedBucket]
+	r.postTo(addedBucket, jobs, http.StatusOK)
 	r.drained("it is drained to the other receiver")
 	moved := r.moved.ByID()
-	for i := first; i < r.posted[guestBucket]; i++ {
-		if id := fmt.Sprintf("%s-%d", guestBucket, i); len(moved[id]) != 1 {
+	for i := first; i < r.posted[addedBucket]; i++ {
+		if id := fmt.Sprintf("%s-%d", addedBucket, i); len(moved[id]) != 1 {
 			r.T.Errorf("job %s came %d times to the receiver that the reload named", id, len(moved[id]))
 		}
 	}
 
-	r.postTo(guestBucket, 3*guestRate, http.StatusOK)
+	r.postTo(addedBucket, 3*addedRate, http.StatusOK)
 	r.reload(r.mails())
-	r.postTo(guestBucket, 1, http.StatusNotFound)
+	r.postTo(addedBucket, 1, http.StatusNotFound)
 	left := time.Now()
 	var view struct {
 		Orphaned            bool
@@ -179,7 +179,7 @@ func (r *reloading) round() {
 	}
 	see := func(url string) {
 		r.T.Helper()
-		response, err := http.Get(url + "/v1/buckets/" + guestBucket)
+		response, err := http.Get(url + "/v1/buckets/" + addedBucket)
 		if err != nil {
 			r.T.Fatal(err)
 		}
@@ -203,10 +203,10 @@ func (r *reloading) round() {
 		r.T.Errorf("%d jobs wait, after %s %d", waiting, time.Since(since), view.Waiting)
 	}
 	back := time.Now()
-	r.reload(r.mails(), r.guest(r.Receiver))
+	r.reload(r.mails(), r.added(r.Receiver))
 	grants, _ := r.given.All()
 	for _, g := range grants {
-		if at := time.UnixMicro(g.At); g.Bucket == guestBucket && at.After(left) && at.Before(back) {
+		if at := time.UnixMicro(g.At); g.Bucket == addedBucket && at.After(left) && at.Before(back) {
 			r.T.Errorf("job %s was claimed %s after the bucket had left", g.ID, at.Sub(left))
 		}
 	}
@@ -215,7 +215,7 @@ func (r *reloading) round() {
 	harness.Await(r.T, 10*time.Second, "the series of a bucket that left go, and others stay", func() bool {
 		r.feed()
 		page := r.metrics(r.ops0())
-		return !strings.Contains(page, fmt.Sprintf("tundish_departures_total{bucket=%q}", guestBucket)) &&
+		return !strings.Contains(page, fmt.Sprintf("tundish_departures_total{bucket=%q}", addedBucket)) &&
 			strings.Contains(page, fmt.Sprintf("tundish_departures_total{bucket=%q}", mailBucket))
 	})
 }
@@ -250,7 +250,7 @@ func (r *reloading) wantOnce() {
 // wantPaced holds the slots of all buckets to their rates, in any window.
 func (r *reloading) wantPaced() {
 	r.T.Helper()
-	for bucket, rate := range map[string]int{harness.BucketName: streamRate, mailBucket: mailRate, guestBucket: guestRate} {
+	for bucket, rate := range map[string]int{harness.BucketName: streamRate, mailBucket: mailRate, addedBucket: addedRate} {
 		given := r.given.Of(bucket)
 		r.T.Logf("%s: %d slots, %.1f/s of %d/s, 1 s has %d to %d, ahead of the rate by at most %s in any window", bucket, len(given), given.Rate(), rate,
 			given.Fewest(time.Second), given.Most(time.Second), given.Early(rate))

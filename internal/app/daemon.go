@@ -30,19 +30,19 @@ import (
 
 // daemon is the common part of `producer serve` and `dispatcher run`.
 type daemon struct {
-	config    *config.Config          // with which it started
-	inForce   atomic.Pointer[applied] // the one that its buckets have
-	log       *slog.Logger
-	redis     redis.UniversalClient
-	registry  *prometheus.Registry
-	client    *producer.Client
-	operator  *operator.Operator
-	limiter   *admission.Limiter     // of a process that takes no jobs in, to look at limits and to change them
-	llmRoutes *llmRoutes             // nil where no jobs are taken in
-	refused   atomic.Pointer[string] // see reloader
-	lessons   lessons
-	models    *llm.Metrics // see llmMetrics
-	tracing   *telemetry.Tracing
+	config           *config.Config          // with which it started
+	inForce          atomic.Pointer[applied] // the one that its buckets have
+	log              *slog.Logger
+	redis            redis.UniversalClient
+	registry         *prometheus.Registry
+	client           *producer.Client
+	operator         *operator.Operator
+	limiter          *admission.Limiter     // of a process that takes no jobs in, to look at limits and to change them
+	llmRoutes        *llmRoutes             // nil where no jobs are taken in
+	refused          atomic.Pointer[string] // see reloader
+	learnedEstimates learnedEstimates
+	models           *llm.Metrics // see llmMetrics
+	tracing          *telemetry.Tracing
 
 	wrongKeys prometheus.Counter
 	forbidden *prometheus.CounterVec
@@ -75,7 +75,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 		Redis: conn, Buckets: Buckets(cfg), Timeout: cfg.CallTimeout(), Logger: log, Registerer: d.registry, DispatcherHere: dispatches, Tracer: tracing.Provider(),
 	}
 	limits := admission.LimiterConfig{
-		Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: client.Timeout, Logger: log.With("component", "limiter"), Guest: !takesIn,
+		Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: client.Timeout, Logger: log.With("component", "limiter"), ReadOnly: !takesIn,
 	}
 	if takesIn {
 		limits.Metrics = admission.NewMetrics(d.registry, limitNames(cfg))
@@ -121,7 +121,7 @@ func newDaemon(ctx context.Context, cfg *config.Config, src *source, log *slog.L
 // newRefusedKeys registers the counters of requests whose key is unknown or lacks a right.
 func newRefusedKeys(reg prometheus.Registerer) (wrong prometheus.Counter, forbidden *prometheus.CounterVec) {
 	wrong = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tundish_http_wrong_keys_total",
+		Name: "tundish_http_unauthorized_total",
 		Help: "Requests and logins that showed an API key which the server does not know.",
 	})
 	forbidden = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -190,8 +190,8 @@ func (d *daemon) watchStage(ctx context.Context) error {
 }
 
 // exchange shares the learned estimates of models, as far as this process needs them.
-func (d *daemon) exchange() *lessonExchange {
-	return &lessonExchange{known: &d.lessons, buckets: func() []string { return llmBuckets(d.inForce.Load().Config) }, from: d.client, log: d.log}
+func (d *daemon) exchange() *estimateExchange {
+	return &estimateExchange{known: &d.learnedEstimates, buckets: func() []string { return llmBuckets(d.inForce.Load().Config) }, from: d.client, log: d.log}
 }
 
 func (d *daemon) close() error {

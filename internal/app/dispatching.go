@@ -22,7 +22,7 @@ import (
 type dispatching struct {
 	*dispatcher.Dispatcher
 	lease time.Duration
-	known *lessons
+	known *learnedEstimates
 	redis redis.UniversalClient  // of Tundish
 	open  map[string]builtWorker // by the name of the bucket
 	next  map[string]builtWorker // of the configuration that is being applied
@@ -48,7 +48,7 @@ func (d *daemon) dispatching() (*dispatching, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &dispatching{lease: d.config.Dispatcher.Lease, known: &d.lessons, redis: d.redis, metrics: metrics}
+	f := &dispatching{lease: d.config.Dispatcher.Lease, known: &d.learnedEstimates, redis: d.redis, metrics: metrics}
 	if err := f.openWorkers(d.config); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (d *daemon) followBuckets(_ context.Context, cfg *config.Config) error {
 		return err
 	}
 	d.inForce.Store(newApplied(cfg))
-	d.lessons.keep(llmBuckets(cfg))
+	d.learnedEstimates.keep(llmBuckets(cfg))
 	return nil
 }
 

@@ -28,7 +28,7 @@ func (d *daemon) estimate(bucket string, job *shaper.Job) shaper.Units {
 	if _, named := job.Units[shaper.UnitTokens]; named { // input and output would be added to it
 		return job.Units
 	}
-	units, err := llm.Estimate(settings, job.URL, job.Payload, d.lessons.learnedOf(bucket))
+	units, err := llm.Estimate(settings, job.URL, job.Payload, d.learnedEstimates.learnedOf(bucket))
 	if err != nil {
 		return job.Units // the check of the job reports it
 	}

@@ -21,7 +21,7 @@ import (
 type llmRoutes struct {
 	permits *dispatcher.Permits
 	leases  *dispatcher.Leases
-	known   *lessons
+	known   *learnedEstimates
 	metrics *llm.Metrics
 
 	mu      sync.Mutex
@@ -47,7 +47,7 @@ func (d *daemon) openRoutes() error {
 	if err != nil {
 		return err
 	}
-	d.llmRoutes = &llmRoutes{permits: dispatcher.NewPermits(d.client, leases), leases: leases, known: &d.lessons, metrics: metrics}
+	d.llmRoutes = &llmRoutes{permits: dispatcher.NewPermits(d.client, leases), leases: leases, known: &d.learnedEstimates, metrics: metrics}
 	d.targets = append(d.targets, target{[]string{"buckets"}, func(_ context.Context, cfg *config.Config) error { return d.llmRoutes.follow(cfg) }})
 	return d.llmRoutes.follow(d.config)
 }

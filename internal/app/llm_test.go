@@ -18,7 +18,7 @@ func TestLLMBucket(t *testing.T) {
 		return []byte("[[buckets]]\nname = \"model\"\nrate = \"1/s\"\nadapt.hold = false\nworker = \"llm\"\nllm.api = \"openai\"\nllm.base_url = \"https://api.example.com\"\nllm.models = [\"m\"]\n"), nil
 	}}))(t)
 	settings := newApplied(cfg).buckets["model"].worker
-	worker := must.Get((&dispatching{lease: time.Second, known: &lessons{}}).newWorker("model", settings))(t)
+	worker := must.Get((&dispatching{lease: time.Second, known: &learnedEstimates{}}).newWorker("model", settings))(t)
 	defer worker.Close()
 	if _, ok := worker.(*llm.Worker); !ok {
 		t.Errorf("the worker is a %T", worker)
@@ -66,7 +66,7 @@ func TestEstimate(t *testing.T) {
 			t.Errorf("%s %s with %v: %s, want %s", c.bucket, c.body, c.given, got, c.want)
 		}
 	}
-	if known := d.lessons.learnedOf("model"); d.lessons.learnedOf("model") != known || d.lessons.learnedOf("hook") == known {
-		t.Error("a bucket keeps no lessons, or shares them")
+	if known := d.learnedEstimates.learnedOf("model"); d.learnedEstimates.learnedOf("model") != known || d.learnedEstimates.learnedOf("hook") == known {
+		t.Error("a bucket keeps no estimates, or shares them")
 	}
 }

@@ -52,9 +52,9 @@ var All = []Bound{
 	{"events", "events for hooks", 1000, "lua/lib/outbox.lua: MOST", "bucket", Half + "; one a minute of a type and a flow", "further ones are counted in a metric"},
 	{"schedules", "schedules", 1000, "shaper/schedule.go: MaxSchedules", "bucket", "all: operators make them", "409"},
 	{"usage", "rows of usage in a day: caller, model and flow", 900, "lua/lib/use.lua: MOST", "bucket", Half, "the call counts in the row of its model (99 of these, shared alike), then in one row of all"},
-	{"models", "models that estimates tell apart, and all others", 51, "shaper/lesson.go: MaxLessons", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
+	{"models", "models that estimates tell apart, and all others", 51, "shaper/learned_estimate.go: MaxLearnedEstimates", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
 	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", Half, "an old one of the caller is forgotten, a settled one first: its usage is charged in full"},
-	{"begun", "requests of such responses", 10_000, "workers/llm/charges.go: rememberedIDs", "process and bucket", Half, "the oldest of the caller is forgotten: its usage teaches nothing"},
+	{"begun", "requests of such responses", 10_000, "workers/llm/charges.go: rememberedIDs", "process and bucket", Half, "the oldest of the caller is forgotten: its usage changes no estimate"},
 	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit, alone and in each bucket: `max_keys`", Half + "; at the check endpoint all alone, and above it others go on until each has what it leaves free of twice the bound", "further callers count as one; a metric and the log say so"},
 	{"given-limits", "limits that a program gives by value", 1000, "admission/limiter.go: givenLimits", "process", Free, "the longest unused is made anew"},
 	{"local-keys", "callers that a limit counts in the process", 16_384, "admission/local.go: maxLocals", "process", Free, "the longest unused is reported and forgotten"},
@@ -70,7 +70,7 @@ var All = []Bound{
 	{"own-settings", "settings of flows, read", 1024, "shaper/dispatcher/claim_answer.go: maxOwnTexts", "process and bucket", Free, "all are read again"},
 	{"failures", "flows whose failures are logged apart", 1024, "shaper/dispatcher/outcome_log.go: failureLogFlows", "process and bucket", Free, "others share one line"},
 	{"reasons", "reasons of attempts in metrics", 64, "shaper/internal/metrics/reason.go: maxReasons", "process", Free, "others count as one"},
-	{"processes", "processes that report", 1000, "lua/beat.lua: MOST", "fleet", "all: programs of the operator", "further ones are not seen"},
+	{"processes", "processes that report", 1000, "lua/heartbeat.lua: MOST", "fleet", "all: programs of the operator", "further ones are not seen"},
 	{"audit", "records of the audit", 0, "64 MiB of changes, 64 MiB begun, 8 MiB that changed nothing, 8 MiB of logins", "fleet", "see [the audit](audit.md)", "the oldest one of its author and class goes, or of the author that holds the most"},
 }
 

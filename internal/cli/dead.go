@@ -255,7 +255,7 @@ func (a *invocation) deadReasonsCommand() *cobra.Command {
 		Use:   "reasons BUCKET",
 		Short: "Sum up why jobs died",
 		Long: `Sum up why jobs died: how many dead letters have which cause, reason and status, those of
-most letters first. With a filter, of those that it means. Redrive or drop one line
+most dead letters first. With a filter, of those that it means. Redrive or drop one line
 of it with the same words as flags.`,
 		Example: `  dispatcher dead reasons webhooks
   dispatcher dead reasons webhooks --since 2h
@@ -287,7 +287,7 @@ func (a *invocation) deadReasons(ctx context.Context, c *api, bucket string, fil
 		for _, one := range part.Reasons {
 			k := key{one.Cause, one.Reason, one.Status}
 			if i, known := at[k]; known {
-				reasons[i].Letters, reasons[i].Oldest = reasons[i].Letters+one.Letters, one.Oldest
+				reasons[i].DeadLetters, reasons[i].Oldest = reasons[i].DeadLetters+one.DeadLetters, one.Oldest
 				continue
 			}
 			at[k] = len(reasons)
@@ -297,12 +297,12 @@ func (a *invocation) deadReasons(ctx context.Context, c *api, bucket string, fil
 			break
 		}
 	}
-	slices.SortStableFunc(reasons, func(a, b operator.DeadReason) int { return cmp.Compare(b.Letters, a.Letters) })
+	slices.SortStableFunc(reasons, func(a, b operator.DeadReason) int { return cmp.Compare(b.DeadLetters, a.DeadLetters) })
 	now := time.Now()
 	return a.printList(len(reasons), fmt.Sprintf("bucket %q has no such dead letters", bucket), reasons, func(w io.Writer) {
-		fmt.Fprintln(w, "LETTERS\tCAUSE\tREASON\tSTATUS\tOLDEST\tNEWEST")
+		fmt.Fprintln(w, "DEAD LETTERS\tCAUSE\tREASON\tSTATUS\tOLDEST\tNEWEST")
 		for _, one := range reasons {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", one.Letters, dash(one.Cause), dash(one.Reason), dash(status(one.Status)), since(&one.Oldest, now), since(&one.Newest, now))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", one.DeadLetters, dash(one.Cause), dash(one.Reason), dash(status(one.Status)), since(&one.Oldest, now), since(&one.Newest, now))
 		}
 	})
 }

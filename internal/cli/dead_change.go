@@ -36,7 +36,7 @@ waits until jobs have left, and goes on until all are moved. It leaves places to
 it fills the bucket to nine tenths of what jobs of priority low may, and leaves letters
 alone that die after it began. Stop it at any time, and run it again for the rest. With
 --no-wait, with --limit, and with ids, what finds no place stays dead, and the exit code
-is 3. So it is with the letters of disabled flows.
+is 3. So it is with the dead letters of disabled flows.
 
 On a terminal, what a filter means is counted first, and the bucket's name has to be typed
 to confirm, unless --yes is given.`,

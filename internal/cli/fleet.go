@@ -40,7 +40,7 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 		for i := range v.Processes {
 			p := &v.Processes[i]
 			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s ago\t%s\n", p.Name, p.Host, p.Revision, p.Buckets, p.Busy, latenessText(p),
-				stamp(p.Since), opsview.Human(v.Now.Sub(p.LastBeat)), dash(p.Version))
+				stamp(p.Since), opsview.Human(v.Now.Sub(p.LastHeartbeat)), dash(p.Version))
 		}
 		if notices := fleet.Notices(v.Processes); len(notices) > 0 {
 			fmt.Fprintf(w, "\n%s\n", strings.Join(notices, "\n"))

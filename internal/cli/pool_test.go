@@ -188,7 +188,7 @@ func TestStepsOfAMoveAreShown(t *testing.T) {
 		t.Errorf("a release is no help:\n%s", r.out)
 	}
 	s.redis.HDel(t.Context(), old+"pace", "down")
-	s.redis.Rename(t.Context(), old+"settings", old+"conf_aside") // as lua/relocate.lua leaves it
+	s.redis.Rename(t.Context(), old+"settings", old+"parked_settings") // as lua/relocate.lua leaves it
 	s.redis.HSet(t.Context(), old+"settings", "generation", "1", "left_for", "vendor")
 	s.redis.HSet(t.Context(), now+"settings", "generation", "1", "carried", "12")
 	const moves = `it moves from no pool to pool "vendor", and 12 keys moved so far`

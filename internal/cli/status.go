@@ -165,7 +165,7 @@ func seenOf(v *opsview.Bucket, t *httpapi.Traffic) (rate, minute string) {
 	}
 	asked := 0.0
 	if r, err := admission.ParseRate(v.Rate); err == nil {
-		asked = float64(r.Count) / r.Per.Seconds() * fleet.Beat.Seconds()
+		asked = float64(r.Count) / r.Per.Seconds() * fleet.HeartbeatInterval.Seconds()
 	}
 	return fmt.Sprintf("%.3g/s", t.Rate), "|" + picture(t.Minute, 2*asked) + "|" //nolint:mnd // see the help
 }

@@ -47,7 +47,7 @@ func (a *invocation) open() (*station, error) {
 		s.client, err = producer.New(producer.Config{Redis: conn, Buckets: app.Buckets(cfg), Timeout: cfg.CallTimeout()})
 	}
 	if err == nil {
-		s.limiter, err = admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: cfg.CallTimeout(), Guest: true})
+		s.limiter, err = admission.NewLimiter(admission.LimiterConfig{Redis: conn, Limits: cfg.Limits, Revision: cfg.Revision, Timeout: cfg.CallTimeout(), ReadOnly: true})
 	}
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it

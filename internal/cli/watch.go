@@ -30,7 +30,7 @@ func (a *invocation) watchCommand() *cobra.Command {
 bucket in which something happened. Of one BUCKET the line has a picture of the second, too, a bar
 for each 100 ms: uneven in, even out. Every ten seconds it says whether the bucket delivers, and what
 keeps its jobs; of all buckets it says so of each that has a problem. It begins after some seconds, as processes learn at their next
-beat that somebody looks.`,
+heartbeat that the bucket is being watched.`,
 		Example: `  dispatcher watch
   dispatcher watch webhooks
   dispatcher watch webhooks --for 1m --json | jq -r '.buckets.webhooks.departed'`,

@@ -153,7 +153,7 @@ func TestPurgeByAPI(t *testing.T) {
 	ops.do("GET", "/v1/buckets/roomy", "").want(200, "").has("purged", float64(2))
 	producer.do("GET", jobs+"/a", "").want(200, "").has("state", "cancelled")
 	ops.do("POST", "/v1/buckets/nobody/purge", `{"confirm":"nobody"}`).want(404, "unknown-bucket")
-	if a := ops.do("GET", "/metrics", ""); !strings.Contains(a.text, `tundish_purged_total{bucket="roomy"} 2`) {
+	if a := ops.do("GET", "/metrics", ""); !strings.Contains(a.text, `tundish_jobs_purged_total{bucket="roomy"} 2`) {
 		t.Error(a.text)
 	}
 	store.Kill()

@@ -18,14 +18,14 @@ func (o *ops) listDead(r *http.Request, in *DeadQuery) (*opsview.DeadPage, error
 	var page operator.DeadPage
 	var err error
 	if dead := in.trimPayloads(o.buckets.Bucket(in.Bucket)).Dead(); in.Offset != nil {
-		page.Letters, err = dead.List(r.Context(), *in.Offset, in.limit())
-		page.Looked = len(page.Letters)
+		page.DeadLetters, err = dead.List(r.Context(), *in.Offset, in.limit())
+		page.Looked = len(page.DeadLetters)
 	} else {
 		page, err = dead.Find(r.Context(), in.DeadFilter, in.Cursor, in.limit())
 	}
-	answer := &opsview.DeadPage{Dead: make([]*opsview.Job, len(page.Letters)), Looked: page.Looked, Next: page.Next}
-	for i := range page.Letters {
-		answer.Dead[i] = opsview.JobForOperators(&page.Letters[i])
+	answer := &opsview.DeadPage{Dead: make([]*opsview.Job, len(page.DeadLetters)), Looked: page.Looked, Next: page.Next}
+	for i := range page.DeadLetters {
+		answer.Dead[i] = opsview.JobForOperators(&page.DeadLetters[i])
 	}
 	return answer, err
 }

@@ -211,7 +211,7 @@ budget of attempts.
 With a filter and with all, the oldest go first, 2000 looked at in one request. Send it again with ` + "`next`" + ` as the cursor until there is
 no ` + "`next`" + `. Where ` + "`waiting`" + ` is true, wait before that: a tenth of a second, and longer where nothing was moved. No letter that found
 no place is passed over. The cursor is all the state that there is: nothing goes on between two requests. A request that failed is
-sent again as it was. Letters that die after the first request stay. Producers are left places: a flow and a group are filled to
+sent again as it was. Dead letters that are added after the first request stay. Producers are left places: a flow and a group are filled to
 nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`low`" + ` may fill.`,
 	}
 

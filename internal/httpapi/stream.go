@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	streamBeat  = 15 * time.Second // between two signs of life
-	streamWrite = 5 * time.Second  // for one write: a reader that is slower is dropped
-	maxStreams  = 200              // of all callers: see shares
+	streamKeepAlive = 15 * time.Second // between two signs of life
+	streamWrite     = 5 * time.Second  // for one write: a reader that is slower is dropped
+	maxStreams      = 200              // of all callers: see shares
 )
 
 // StreamQuery selects the parts of a stream.
@@ -31,7 +31,7 @@ var Stream = &Operation[StreamQuery, *fleet.Second]{
 	Answer:   "The events.",
 	Summary:  "What all processes count, each second, as server-sent events",
 	Description: `Each event has the type ` + "`second`" + `, and a ` + "`Second`" + ` as its data: the buckets of the caller's key of which something was counted in that
-second, by all processes. It begins after up to six seconds, as processes learn at their next beat that somebody looks. A reader that is two
+second, by all processes. It begins after up to six seconds, as processes learn at their next heartbeat that the bucket is being watched. A reader that is two
 seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
 at most. One caller alone has half of them, and two that want all have a third each.`,
 }
@@ -75,8 +75,8 @@ func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
 	if events.write("retry: 2000\n\n") != nil {
 		return
 	}
-	beat := time.NewTicker(streamBeat)
-	defer beat.Stop()
+	keepAlive := time.NewTicker(streamKeepAlive)
+	defer keepAlive.Stop()
 	for {
 		text := ": \n\n"
 		select {
@@ -89,7 +89,7 @@ func (o *ops) stream(w http.ResponseWriter, r *http.Request) {
 				return // it did not read
 			}
 			text = eventOf(&second, r)
-		case <-beat.C:
+		case <-keepAlive.C:
 		}
 		if events.write(text) != nil {
 			return

@@ -1,14 +1,14 @@
 -- arrivals.lua: writes the jobs that enqueue.lua admits: their bodies, their places, their flows and groups, and the turns of these.
 --
--- bucket and parts are the ones of places.lua. …:pace has the size of the largest body since the bucket was empty,
+-- bucket and parts are the ones of placement.lua. …:pace has the size of the largest body since the bucket was empty,
 -- and whether any job expires (see queue.lua).
 
 --#include lib/encoding.lua
 --#include lib/expiries.lua
 --#include lib/flow.lua
+--#include lib/flow_owners.lua
 --#include lib/idle.lua
 --#include lib/in_chunks.lua
---#include lib/makers.lua
 --#include lib/pacer.lua
 
 local arrivals = { CHUNK = 500 }
@@ -66,7 +66,7 @@ end
 
 -- Removes the idle flows and groups that were found, and records the callers of new flows.
 function arrivals.forget(bucket, idle_key)
-  if bucket.makers then makers.write(bucket.makers) end
+  if bucket.flow_owners then flow_owners.write(bucket.flow_owners) end
   if bucket.idle then idle.forget(bucket.idle, idle_key, bucket.flows, bucket.groups and bucket.groups.key) end
 end
 

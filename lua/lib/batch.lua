@@ -1,10 +1,10 @@
 -- batch.lua: batches. A batch is several jobs of one flow that are sent as one request, with one slot and one permit.
 --
--- The first job of a batch takes the slot and counts as in flight. The other members (riders in the code) are leased like any job, but
+-- The first job of a batch takes the slot and counts as in flight. The other members (followers in the code) are leased like any job, but
 -- rate, quotas and in-flight bounds do not count them. So the requests in flight are the leases minus these members. If the lease of the
 -- first job ends before theirs, one of them is counted in its place.
 --
--- The zset riders has id -> number of the batch, for each leased member but the first. In the meta of each job of a batch the claim is
+-- The zset followers has id -> number of the batch, for each leased member but the first. In the meta of each job of a batch the claim is
 -- "<claim>#<number>". A job that is sent alone has neither. The field batches of count is the last number.
 --
 -- The field batch of settings is "size bytes wait": maximum jobs, maximum bytes of payload, and for how many microseconds a
@@ -27,7 +27,7 @@ function batch.rules(text)
   return size and { size = size + 0, bytes = bytes + 0, wait = wait + 0 } or nil
 end
 
--- Returns whether a job of this size fits into the reply of a claim (see handout.lua), with its whole batch: the reply never cuts a
+-- Returns whether a job of this size fits into the reply of a claim (see claim_reply.lua), with its whole batch: the reply never cuts a
 -- batch short. bytes: the maximum of a batch, nil if jobs are sent one by one.
 function batch.fits(rules, out, size, bytes, most_bytes)
   if out.count == 0 then return true end
@@ -35,7 +35,7 @@ function batch.fits(rules, out, size, bytes, most_bytes)
 end
 
 -- Returns the number of requests in flight.
-function batch.in_flight(leases, riders) return redis.call('ZCARD', leases) - redis.call('ZCARD', riders) end
+function batch.in_flight(leases, followers) return redis.call('ZCARD', leases) - redis.call('ZCARD', followers) end
 
 -- Returns the batch number in the claim of a meta, nil for a job that was sent alone.
 function batch.number(claim)
@@ -43,7 +43,7 @@ function batch.number(claim)
   return at and string.sub(claim, at + 1)
 end
 
--- Records that the lease of a batch member ends. of: a table; its field riders becomes the number of members removed from the zset.
+-- Records that the lease of a batch member ends. of: a table; its field followers becomes the number of members removed from the zset.
 function batch.ends(ending, number, id, of)
   local ids = ending[number]
   if not ids then
@@ -54,28 +54,28 @@ function batch.ends(ending, number, id, of)
 end
 
 -- Removes the members whose leases end. If the first job of a batch ends before the others, one of them is counted in its place.
-function batch.close(ending, riders)
+function batch.close(ending, followers)
   for _, ids in ipairs(ending) do
     local off = 0
     for i = 1, #ids, batch.CHUNK do
-      off = off + redis.call('ZREM', riders, unpack(ids, i, math.min(i + batch.CHUNK - 1, #ids)))
+      off = off + redis.call('ZREM', followers, unpack(ids, i, math.min(i + batch.CHUNK - 1, #ids)))
     end
     if off < #ids then
-      local heir = redis.call('ZRANGEBYSCORE', riders, ids.number, ids.number, 'LIMIT', 0, 1)[1]
-      if heir then off = off + redis.call('ZREM', riders, heir) end
+      local heir = redis.call('ZRANGEBYSCORE', followers, ids.number, ids.number, 'LIMIT', 0, 1)[1]
+      if heir then off = off + redis.call('ZREM', followers, heir) end
     end
-    ids.of.riders = (ids.of.riders or 0) + off
+    ids.of.followers = (ids.of.followers or 0) + off
   end
 end
 
 -- Removes members without a lease, if they are among the oldest: their leases were deleted by hand. Returns their number.
-function batch.repair(leases, riders)
-  local ids, gone = redis.call('ZRANGE', riders, 0, batch.LOOKS - 1), {}
+function batch.repair(leases, followers)
+  local ids, gone = redis.call('ZRANGE', followers, 0, batch.LOOKS - 1), {}
   if #ids == 0 then return 0 end
   for i, deadline in ipairs(redis.call('ZMSCORE', leases, unpack(ids))) do
     if not deadline then gone[#gone + 1] = ids[i] end
   end
-  if #gone > 0 then redis.call('ZREM', riders, unpack(gone)) end
+  if #gone > 0 then redis.call('ZREM', followers, unpack(gone)) end
   return #gone
 end
 
@@ -103,16 +103,16 @@ function batch.bookmark(rules, q, job, list, at)
   return marks
 end
 
-local function go_back(reader, q, marks, id, riders)
+local function go_back(reader, q, marks, id, followers)
   for i, mark in ipairs(marks) do
     for field, value in pairs(mark) do q[i][field] = value end
   end
   reader.handled[id] = nil
-  for _, rider in ipairs(riders) do reader.handled[rider.id] = nil end
+  for _, follower in ipairs(followers) do reader.handled[follower.id] = nil end
 end
 
 -- Returns the next job of a flow for batch.gather; nil if there is none. latest: as for queue.peek_due.
-local function next_rider(reader, q, at, latest)
+local function next_follower(reader, q, at, latest)
   local due_id, due_time
   if q.due then due_id, due_time = queue.peek_due(q, latest) end
   if due_id and due_time <= at and not queue.peek_first(reader, q) then
@@ -126,43 +126,44 @@ local function next_rider(reader, q, at, latest)
 end
 
 -- Passes the further members of a job's batch: the jobs behind it, in order, while they agree with it and fit. The job itself is passed.
--- from: the result of batch.bookmark; room: bytes of bodies left in the reply; may_ride(id, stored, job, at): whether nothing else
+-- from: the result of batch.bookmark; room: bytes of bodies left in the reply; may_follow(id, stored, job, at): whether nothing else
 -- holds the job back. Returns the members, each with id, stored and job, or nil if there are none. Returns nil and a time if the batch
 -- waits for more jobs until then: nothing was passed. In a bucket without flows, rules.ran_out and rules.short count jobs and requests
 -- sent when the lists ran out: they do not show how full batches are while jobs wait.
-function batch.gather(rules, reader, q, id, job, from, at, latest, room, may_ride)
-  local riders, agreement, payload = {}, codec.agreement(job), codec.payload_size(job)
+function batch.gather(rules, reader, q, id, job, from, at, latest, room, may_follow)
+  local followers, agreement, payload = {}, codec.agreement(job), codec.payload_size(job)
   if agreement == codec.GOES_ALONE then return nil end
   local wait, ran_out = from and patience(rules, job), false
-  while #riders + 1 < rules.size do
-    local rider_id, stored, rider, list = next_rider(reader, q, at, latest)
-    if not rider_id then
+  while #followers + 1 < rules.size do
+    local follower_id, stored, follower, list = next_follower(reader, q, at, latest)
+    if not follower_id then
       if not wait or wait <= at then
         ran_out = true
         break
       end
-      go_back(reader, q, from, id, riders)
+      go_back(reader, q, from, id, followers)
       return nil, wait
     end
-    if not rider or reader.bytes > batch.MAX_READ or codec.agreement(rider) ~= agreement or not may_ride(rider_id, stored, rider, at) then
+    if not follower or reader.bytes > batch.MAX_READ or codec.agreement(follower) ~= agreement
+      or not may_follow(follower_id, stored, follower, at) then
       break
     end
-    payload, room = payload + codec.payload_size(rider), room - #rider
+    payload, room = payload + codec.payload_size(follower), room - #follower
     if payload > rules.bytes or room < 0 then break end
     queue.pass(q, list)
     if list then
-      wait = wait and math.min(wait, patience(rules, rider))
+      wait = wait and math.min(wait, patience(rules, follower))
     else
       wait = false
-      queue.take_off(q, rider_id)
+      queue.take_off(q, follower_id)
     end
-    if reader.leftovers then reader.handled[rider_id] = true end
-    riders[#riders + 1] = { id = rider_id, stored = stored, job = rider }
+    if reader.leftovers then reader.handled[follower_id] = true end
+    followers[#followers + 1] = { id = follower_id, stored = stored, job = follower }
   end
   if ran_out and not q.name then
-    rules.ran_out, rules.short = (rules.ran_out or 0) + #riders + 1, (rules.short or 0) + 1
+    rules.ran_out, rules.short = (rules.ran_out or 0) + #followers + 1, (rules.short or 0) + 1
   end
-  return riders[1] and riders
+  return followers[1] and followers
 end
 
 return batch

@@ -36,7 +36,7 @@ function bucket_pacer.open(conf, pace, stepped, known_steps, ...)
   local bounds = down and downstream.adapted(down, base, pacer.prepare) or base
   if (timetable_text or '') ~= '' or drain then times = timetable.open(conf, timetable_text, window, drain) end
   local state = { slot = tonumber(slot) or clock + bounds.back, frac = tonumber(frac or 0), rate = rate or bounds.rate,
-    last = tonumber(last or slot) or clock, in_flight = 0, riders = 0 }
+    last = tonumber(last or slot) or clock, in_flight = 0, followers = 0 }
   local b = { pace = pace, now = now, clock = clock, offset = offset, steps = steps, is_new = not slot,
     is_stale = last_clock and clock - last_clock > bucket_pacer.STALE,
     has_stepped = stepped > 0 or steps ~= tonumber(last_steps or 0), has_gone_back = offset < tonumber(last_offset or 0),

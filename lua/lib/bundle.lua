@@ -58,41 +58,41 @@ function bundle.write(key, ends, id, b, now, notified, noted)
 end
 
 -- Records the caller of a bundle.
-function bundle.note_caller(makers_key, id, letters)
-  if letters ~= bundle.NO_CALLER then redis.call('ZADD', makers_key, callers.digits(letters), id) end
+function bundle.note_caller(callers_key, id, letters)
+  if letters ~= bundle.NO_CALLER then redis.call('ZADD', callers_key, callers.digits(letters), id) end
 end
 
 -- Removes the callers of bundles that no longer exist. Returns their number.
-local function forget(key, makers_key, ids)
+local function forget(key, callers_key, ids)
   local gone = {}
   for i, stored in ipairs(#ids > 0 and redis.call('HMGET', key, unpack(ids)) or ids) do
     if not stored then gone[#gone + 1] = ids[i] end
   end
-  return #gone > 0 and redis.call('ZREM', makers_key, unpack(gone)) or 0
+  return #gone > 0 and redis.call('ZREM', callers_key, unpack(gone)) or 0
 end
 
 -- Returns whether a caller may open another bundle if `there` are open, and how many it has.
-function bundle.may_open(key, makers_key, letters, there, now)
+function bundle.may_open(key, callers_key, letters, there, now)
   if there >= bundle.MOST or letters == bundle.NO_CALLER then return there < bundle.MOST, 0 end
   local digits, free = callers.digits(letters), bundle.MOST - there
-  local held = redis.call('ZCOUNT', makers_key, digits, digits)
+  local held = redis.call('ZCOUNT', callers_key, digits, digits)
   if not callers.may_have(free, held) then -- some may have been removed without an update here
-    held = held - forget(key, makers_key, redis.call('ZRANGEBYSCORE', makers_key, digits, digits, 'LIMIT', now % held, bundle.CHUNK))
+    held = held - forget(key, callers_key, redis.call('ZRANGEBYSCORE', callers_key, digits, digits, 'LIMIT', now % held, bundle.CHUNK))
   end
   return callers.may_have(free, held), held
 end
 
 -- Removes expired bundles. Returns how many are left.
-function bundle.expire(key, ends, makers_key, now)
+function bundle.expire(key, ends, callers_key, now)
   local gone = redis.call('ZRANGEBYSCORE', ends, '-inf', string.format('%.0f', now), 'LIMIT', 0, bundle.CHUNK)
   if #gone > 0 then
     redis.call('HDEL', key, unpack(gone))
     redis.call('ZREM', ends, unpack(gone))
-    redis.call('ZREM', makers_key, unpack(gone))
+    redis.call('ZREM', callers_key, unpack(gone))
   end
-  local there, callers_known = redis.call('HLEN', key), redis.call('ZCARD', makers_key)
+  local there, callers_known = redis.call('HLEN', key), redis.call('ZCARD', callers_key)
   if callers_known > there then
-    forget(key, makers_key, redis.call('ZRANGE', makers_key, now % callers_known, now % callers_known + bundle.CHUNK - 1))
+    forget(key, callers_key, redis.call('ZRANGE', callers_key, now % callers_known, now % callers_known + bundle.CHUNK - 1))
   end
   -- Bundles without an end came with the bucket from another pool.
   if redis.call('ZCARD', ends) < there then
@@ -100,7 +100,7 @@ function bundle.expire(key, ends, makers_key, now)
     for i = 1, #some, 2 do
       local b = bundle.parse(some[i + 1])
       redis.call('ZADD', ends, 'NX', string.format('%.0f', now + bundle.LIFE), some[i])
-      if b then bundle.note_caller(makers_key, some[i], b.caller) end
+      if b then bundle.note_caller(callers_key, some[i], b.caller) end
     end
   end
   return there

@@ -12,11 +12,11 @@
 -- the clocks of the engine and of the pool, 0 without a pool, and "unit:amount,...".
 
 --#include lib/budget.lua
+--#include lib/claim_reply.lua
 --#include lib/codes.lua
 --#include lib/drr.lua
 --#include lib/fair_queue.lua
 --#include lib/flow.lua
---#include lib/handout.lua
 --#include lib/reservation.lua
 
 local charges = {
@@ -213,7 +213,7 @@ function charges.gate(c, shared, row, f, id, at, latest)
   return nil, math.min(ready, c.now + c.offset + charges.ASKS)
 end
 
--- Charges the departure of that job at a time, and adds it to the reply; out: see handout.lua.
+-- Charges the departure of that job at a time, and adds it to the reply; out: see claim_reply.lua.
 function charges.depart(c, out, f, id, at)
   local p, pool_at = c.pool, 0
   budget.charge(f.budgets, f.costs, at)
@@ -225,7 +225,7 @@ function charges.depart(c, out, f, id, at)
     budget.charge(p.all, p.costs, pool_at)
     if p.first and p.first.id == c.member .. id then p.first, p.departed = nil, true end
   end
-  handout.add_charges(out, out.count, string.format('%d %d', at, pool_at), with_all_units(c, c.text, c.amounts, f))
+  claim_reply.add_charges(out, out.count, string.format('%d %d', at, pool_at), with_all_units(c, c.text, c.amounts, f))
 end
 
 -- Repeats the charges of a repeated reply. In a pool the charge may be in a later slice than reported, because
@@ -241,7 +241,7 @@ function charges.repeat_charges(out, conf, now, pool_keys)
     local slot, job = out.answer[at + 2], out.answer[at + 3]
     local times = string.format('%d %d', slot + out.offset, p and slot + p.offset or 0)
     local text = reservation.of(job)
-    handout.add_charges(out, n, times, with_all_units(c, text, reservation.amounts(text), NONE))
+    claim_reply.add_charges(out, n, times, with_all_units(c, text, reservation.amounts(text), NONE))
   end
 end
 

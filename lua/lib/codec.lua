@@ -53,8 +53,8 @@ function codec.goes_first(body) return string.match(body, '^%-?%d+ %d+ .........
 -- Returns the same for a sealed job.
 function codec.comes_first(sealed) return string.byte(sealed, 13) == 102 end
 
--- Returns whether a job is self-dispatched (lent), by its body: another process than a dispatcher sends it.
-function codec.is_lent(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end
+-- Returns whether a job is self-dispatched, by its body: another process than a dispatcher sends it.
+function codec.is_self_dispatched(body) return string.match(body, '^%-?%d+ %d+ [^ >]+>') ~= nil end
 
 -- Returns the values that the jobs of a batch must share, by the body; "" if it has none of its own.
 function codec.agreement(body) return string.match(body, '^%S+ %S+ [^ =]+=([%w_!-]+)') or '' end

@@ -17,8 +17,8 @@
 
 --#include lib/callers.lua
 --#include lib/codec.lua
---#include lib/owned.lua
 --#include lib/in_chunks.lua
+--#include lib/owned.lua
 
 local dedupe = {
   PROXY = 'proxy-', -- see ProxyID of caller.go

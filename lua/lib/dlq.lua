@@ -11,8 +11,8 @@
 
 --#include lib/callers.lua
 --#include lib/codes.lua
---#include lib/owned.lua
 --#include lib/in_chunks.lua
+--#include lib/owned.lua
 
 local dlq = {
   AUDIT = 200, -- dead letters that one audit sums up

@@ -7,7 +7,7 @@
 -- Of the other buckets of a pool it counts those that have something to send now. For the whole estimate, each takes its share by weight,
 -- or by its rate if that is less.
 -- It ignores what cannot be known: when requests in flight end, if an in-flight bound is reached; buckets of the pool that start to
--- send later; and jobs that arrive, or come due, later and go first (see precedence.lua). So the estimate is the earliest time. An even
+-- send later; and jobs that arrive, or come due, later and go first (see jobs_ahead.lua). So the estimate is the earliest time. An even
 -- rate until a finish is computed from the present jobs. It rises with later arrivals, so that estimate is the latest time;
 -- estimate.earliest returns the earliest.
 --

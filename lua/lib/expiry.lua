@@ -2,12 +2,12 @@
 -- more than a budget. They become dead letters and take no slot.
 
 --#include lib/callbacks.lua
+--#include lib/claim_reply.lua
 --#include lib/codec.lua
 --#include lib/codes.lua
 --#include lib/dlq.lua
 --#include lib/drr.lua
 --#include lib/flow.lua
---#include lib/handout.lua
 --#include lib/outbox.lua
 --#include lib/outcomes.lua
 
@@ -15,8 +15,8 @@ local expiry = {
   MOST = 500, -- per claim
 }
 
--- Opens the dead letters of a claim. out: its reply (see handout.lua); noted: its callbacks; box: its events, or nil; tried: the key of the
--- attempts; max_age: microseconds, 0 none; last: last response of a job that has expired (JSON).
+-- Opens the dead letters of a claim. out: its reply (see claim_reply.lua); noted: its callbacks; box: its events, or nil; tried: the key of
+-- the attempts; max_age: microseconds, 0 none; last: last response of a job that has expired (JSON).
 function expiry.open(out, noted, box, tried, max_age, last)
   return { out = out, noted = noted, box = box, tried = tried, max_age = max_age, last = last, ids = {}, marks = {}, delayed = 0 }
 end
@@ -37,9 +37,9 @@ function expiry.note(e, f, id, job, stored, why)
   local cause = CAUSES[why]
   local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
   local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, cause and outcomes.because(last, cause) or e.last)
-  handout.note(e.out, id, died)
+  claim_reply.note(e.out, id, died)
   callbacks.note_dead(e.noted, id, job, died)
-  handout.add_dead(e.out, why, id, f.name or '', attempts)
+  claim_reply.add_dead(e.out, why, id, f.name or '', attempts)
   e.ids[#e.ids + 1], e.marks[#e.ids + 1] = id, codec.mark(job)
   if e.box then outbox.note_dead(e.box, f.name, { id }, cause or 'expired', e.marks[#e.ids]) end
   local _, delayed = codec.times(job)
@@ -48,7 +48,7 @@ function expiry.note(e, f, id, job, stored, why)
   if f.group then drr.drop(f.group, delayed) end
 end
 
--- Writes the recorded dead letters, after the metas (see handout.write).
+-- Writes the recorded dead letters, after the metas (see claim_reply.write).
 function expiry.write(e, dead, body, meta, count, now)
   if #e.ids == 0 then return end
   dlq.add(dead, body, meta, e.tried, count, now, e.ids, e.marks)

@@ -54,7 +54,7 @@ local small = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
 function flow.read(text)
   local slot, frac, rate, last = 0, 0, '-', 0
   local turn, unfinished, scheduled, in_flight, filled = string.match(text or '', '^0 0 %- (%d+) (%d+) (%d+) (%d+) (%.%a*)$')
-  local riders = 0
+  local followers = 0
   if not turn then
     slot, frac, rate, turn, unfinished, scheduled, in_flight, filled =
       string.match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
@@ -66,19 +66,19 @@ function flow.read(text)
         return state
       end
       return { slot = 0, frac = 0, rate = '-', last = 0, turn = 0, unfinished = 0, scheduled = 0, in_flight = 0,
-        riders = 0, filled = '.khnld', new = true }
+        followers = 0, filled = '.khnld', new = true }
     end
     slot, frac = slot + 0, frac + 0
     last = slot
     if rate ~= '-' then rate, last = pacer.rate_of(rate, slot) end
     if string.find(filled, '+', 1, true) then
       local before, n, behind = string.match(filled, '^([^+]*)%+(%d*)(.*)$')
-      filled, riders = before .. behind, tonumber(n) or 0
+      filled, followers = before .. behind, tonumber(n) or 0
     end
   end
   return { slot = slot, frac = frac, rate = rate, last = last, turn = number_of[turn] or turn + 0,
     unfinished = number_of[unfinished] or unfinished + 0, scheduled = number_of[scheduled] or scheduled + 0,
-    in_flight = number_of[in_flight] or in_flight + 0, riders = riders, filled = filled }
+    in_flight = number_of[in_flight] or in_flight + 0, followers = followers, filled = filled }
 end
 
 -- Formats a count, never below 0: after a deletion by hand it restarts from 0.
@@ -86,9 +86,9 @@ local function text_of(n) return small[n] or string.format('%d', n < 0 and 0 or 
 flow.text_of = text_of
 
 -- Formats the number of batch members in flight that do not hold the slot: at least one job in flight holds one.
-local function riders_text(state)
-  local riders = math.min(state.riders, state.in_flight - 1)
-  return riders > 0 and '+' .. text_of(riders) or ''
+local function followers_text(state)
+  local followers = math.min(state.followers, state.in_flight - 1)
+  return followers > 0 and '+' .. text_of(followers) or ''
 end
 
 -- Formats a state.
@@ -98,7 +98,7 @@ function flow.write(state)
   return says .. (state.slot > 0 and pacer.text(state) or '0 0 -') .. ' ' .. (small[turn] or text_of(turn)) .. ' '
     .. (small[unfinished] or text_of(unfinished)) .. ' ' .. (small[scheduled] or text_of(scheduled)) .. ' '
     .. (small[in_flight] or text_of(in_flight)) .. ' ' .. state.filled
-    .. (state.riders > 0 and riders_text(state) or '')
+    .. (state.followers > 0 and followers_text(state) or '')
 end
 
 -- Records that a place of the flow may hold something, by its letter.
@@ -148,7 +148,7 @@ local function number(own, of_all) return tonumber(own or '-') or tonumber(of_al
 
 -- Returns the settings of a flow: its own (the text, or false), else the defaults (see flow.OF_ALL). The default weight is 1; paused and
 -- disabled default to 0. A disabled or missing flow counts as paused. With flow_keep in conf, a
--- disabled flow admits jobs (see places.read), which wait (see empty_disabled.lua).
+-- disabled flow admits jobs (see placement.read), which wait (see empty_disabled.lua).
 function flow.settings(text, of_all)
   local all_count, all_per, all_burst, all_capacity, all_in_flight, must_exist = unpack(of_all, 1, 6)
   local count, per, burst, capacity, in_flight, weight, paused, disabled =
@@ -219,11 +219,11 @@ end
 
 -- Adds to the counts of a flow and its group; negative numbers subtract: jobs enqueued without a delay, with a delay, in flight, and
 -- batch members in flight that hold no slot.
-function flow.count(f, unfinished, scheduled, in_flight, riders)
+function flow.count(f, unfinished, scheduled, in_flight, followers)
   local state = f.state
   state.unfinished, state.scheduled = state.unfinished + unfinished, state.scheduled + scheduled
-  state.in_flight, state.riders = state.in_flight + in_flight, state.riders + (riders or 0)
-  if f.group then flow.count(f.group, unfinished, scheduled, in_flight, riders) end
+  state.in_flight, state.followers = state.in_flight + in_flight, state.followers + (followers or 0)
+  if f.group then flow.count(f.group, unfinished, scheduled, in_flight, followers) end
 end
 
 -- Counts n jobs of the bucket as removed that were enqueued with a delay. The count stays at 0 or above: after a

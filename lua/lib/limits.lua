@@ -23,9 +23,9 @@
 --   …:limit:<limit>:<key>  string  state of a limit for one caller; of a sliding_window_log a list; expires
 --   tundish:{l:<limit>}:<key>  string  state of a limit outside a bucket; of a sliding_window_log a list; expires
 
---#include lib/token_bucket.lua
---#include lib/sliding_window_log.lua
 --#include lib/sliding_window_counter.lua
+--#include lib/sliding_window_log.lua
+--#include lib/token_bucket.lua
 
 local limits = { token_bucket = token_bucket, sliding_window_log = sliding_window_log,
   sliding_window_counter = sliding_window_counter, fixed_window = sliding_window_counter }

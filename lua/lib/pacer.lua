@@ -12,7 +12,7 @@
 -- as far as dispatchers can detect (see pacer.clock).
 --
 -- A pacer is a table: settings, made by pacer.prepare; state, a table with slot, frac, rate, last, turn,
--- unfinished, scheduled, in_flight and riders; quotas (see quota.lua); down, its downstream's state (see downstream.lua; here with
+-- unfinished, scheduled, in_flight and followers; quotas (see quota.lua); down, its downstream's state (see downstream.lua; here with
 -- lease, how long the outcome of a job may take); changed, whether it is to be written back.
 -- Functions take an amount: the number of departures in one.
 
@@ -100,7 +100,7 @@ end
 -- Returns whether its own bounds hold it back: until one of its leases ends, or until it is resumed.
 function pacer.is_held(p)
   local s = p.settings
-  return s.paused > 0 or (s.max_in_flight > 0 and p.state.in_flight - p.state.riders >= s.max_in_flight)
+  return s.paused > 0 or (s.max_in_flight > 0 and p.state.in_flight - p.state.followers >= s.max_in_flight)
 end
 
 -- Records `amount` departures at a time.

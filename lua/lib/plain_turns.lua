@@ -9,8 +9,8 @@
 -- whose job is not as expected has no body, and is not plain. again is when the first of them has another turn: no flow with a later turn
 -- precedes it.
 
+--#include lib/claim_reply.lua
 --#include lib/flow.lua
---#include lib/handout.lua
 
 local plain_turns = {}
 
@@ -58,14 +58,14 @@ function plain_turns.top(plain, turn)
   return own and not (turn and turn < own) and p or nil
 end
 
--- Hands out the job of a flow, unless the reply is full. out: see handout.lua.
+-- Hands out the job of a flow, unless the reply is full. out: see claim_reply.lua.
 function plain_turns.hand_out(plain, p, at, out, most_bytes)
   local job = plain.bodies[p]
   local bytes = out.bytes + #job
   if out.count > 0 and bytes > most_bytes then return false end
   out.bytes, plain.at[p], plain.looked_at = bytes, at, p
   if plain.more[p] and not plain.again then plain.again = at end
-  handout.add(out, plain.ids[p], at, job, false, plain.names[p])
+  claim_reply.add(out, plain.ids[p], at, job, false, plain.names[p])
   return true
 end
 

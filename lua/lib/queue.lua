@@ -18,8 +18,8 @@
 --          outbox.lua; held, open, half_open: flows that wait for their downstream (see sweep.lua); oldest: see oldest_waiting.lua;
 --          late: see note_late.lua; disabled_deaths: see disabled_deaths.lua
 
---#include lib/flow.lua
 --#include lib/codec.lua
+--#include lib/flow.lua
 --#include lib/in_chunks.lua
 
 local queue = {
@@ -95,11 +95,11 @@ end
 -- Returns when the first job of later that was not passed is due; nil if there is none. Parked
 -- jobs count, at their new times.
 function queue.due_next(q)
-  local due, aside = q.due, q.aside and tonumber(q.aside[1])
-  if not due then return aside end
+  local due, parked = q.due, q.parked and tonumber(q.parked[1])
+  if not due then return parked end
   local passed = due.before + (due.at - 1) / 2
-  local soonest = tonumber(redis.call('ZRANGE', q.later, passed, passed, 'WITHSCORES')[2] or aside)
-  if soonest and aside then soonest = math.min(soonest, aside) end
+  local soonest = tonumber(redis.call('ZRANGE', q.later, passed, passed, 'WITHSCORES')[2] or parked)
+  if soonest and parked then soonest = math.min(soonest, parked) end
   return soonest
 end
 
@@ -272,9 +272,9 @@ function queue.take_off(q, id)
 end
 
 -- Records an id to add to later, at a time.
-function queue.set_aside(q, at, id)
-  q.aside = q.aside or {}
-  q.aside[#q.aside + 1], q.aside[#q.aside + 2] = at, id
+function queue.park(q, at, id)
+  q.parked = q.parked or {}
+  q.parked[#q.parked + 1], q.parked[#q.parked + 2] = at, id
 end
 
 local function holds_more(list) return list.at <= #list.ids or not list.ended end
@@ -289,7 +289,7 @@ end
 
 -- Returns the result of queue.left, and the places that may hold something after the run, in the format of flow.lua.
 function queue.rest(q, before)
-  if before == '.n' and not q.aside then
+  if before == '.n' and not q.parked then
     local list = q[1]
     local left = list ~= nil and holds_more(list)
     return left, left and '.n' or '.'
@@ -300,7 +300,7 @@ function queue.rest(q, before)
     if not list.class then return left, before end
     if holds_more(list) then filled = filled .. flow.LETTERS[list.class] end
   end
-  if q.aside or (q.due and queue.due_next(q)) then filled = filled .. 'd' end
+  if q.parked or (q.due and queue.due_next(q)) then filled = filled .. 'd' end
   return left, filled
 end
 
@@ -316,7 +316,7 @@ function queue.write(q)
     end
   end
   if q.gone then in_chunks('ZREM', q.later, q.gone) end
-  if q.aside then in_chunks('ZADD', q.later, q.aside) end
+  if q.parked then in_chunks('ZADD', q.later, q.parked) end
 end
 
 return queue

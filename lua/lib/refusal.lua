@@ -1,7 +1,7 @@
 -- refusal.lua: the reply of enqueue.lua for a job without room: the present number, the maximum, and how long to
 -- wait at the earliest, in microseconds (see estimate.earliest). The wait is 0 while nothing departs; a negative wait is a guess.
 --
--- bucket is the one of places.lua, with callbacks (number of waiting ones, see callbacks.lua) and bounds: capacity, scheduled,
+-- bucket is the one of placement.lua, with callbacks (number of waiting ones, see callbacks.lua) and bounds: capacity, scheduled,
 -- scheduled_capacity, and for its dead letters dead (the key),
 -- dead_full (the code, or nil), dead_there, dead_most and dead_retention.
 
@@ -9,16 +9,16 @@
 --#include lib/dlq.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
---#include lib/makers.lua
---#include lib/places.lua
---#include lib/precedence.lua
+--#include lib/flow_owners.lua
+--#include lib/jobs_ahead.lua
+--#include lib/placement.lua
 
 local refusal = {
   LOOKS = 32, -- flows, or groups, that are checked for scheduled jobs
 }
 
 -- Returns how many delayed jobs, which make no room, depart from the flow of a job before all others.
-local function due_first(bucket, part) return precedence.due(KEYS[part.at + flow.PLACES], bucket.now) end
+local function due_first(bucket, part) return jobs_ahead.due(KEYS[part.at + flow.PLACES], bucket.now) end
 
 -- Returns how long until there are fewer than `bound` jobs and callbacks, if all departing jobs end as done and callbacks move on as fast.
 -- In a bucket with flows the number of due jobs is unknown.
@@ -76,29 +76,29 @@ end
 function refusal.of(full, bucket, part, bound, sealed)
   local interval, now = bucket.interval, bucket.now
   if full == codes.FLOW_FULL then
-    local there, may_be = places.taken(part), part.obeys.capacity
+    local there, may_be = placement.taken(part), part.obeys.capacity
     local fastest = estimate.earliest(bucket)
     local leave_before = math.max(there - may_be, 0) + due_first(bucket, part)
     return there, may_be, wait_until(estimate.eta(fastest, part, leave_before), now, fastest.interval)
   elseif full == codes.GROUP_FULL then
     local g = part.group
-    local there, may_be = places.taken(g), g.obeys.capacity
+    local there, may_be = placement.taken(g), g.obeys.capacity
     local fastest = estimate.earliest(bucket)
     return there, may_be, wait_until(estimate.of_group(fastest, g, math.max(there - may_be, 0)), now, fastest.interval)
   elseif full == codes.TOO_MANY_FLOWS or full == codes.TOO_MANY_GROUPS then
     -- It is unknown which flow ends when.
     return full == codes.TOO_MANY_FLOWS and bucket.there or bucket.groups_there, bucket.max_flows, bucket.paused and 0 or interval
   elseif full == codes.TOO_MANY_OF_CALLER then
-    return makers.too_many(bucket.makers, sealed), bucket.makers.most, bucket.paused and 0 or interval
+    return flow_owners.too_many(bucket.flow_owners, sealed), bucket.flow_owners.most, bucket.paused and 0 or interval
   elseif full == codes.SCHEDULED_FULL then
     return bucket.scheduled, bucket.scheduled_capacity, wait_for_due(bucket, part, true)
   elseif full == codes.FLOW_SCHEDULED_FULL then
     local wait = estimate.held(bucket, part) and 0 or wait_for_due(bucket, part)
-    return part.state.scheduled, places.scheduled_bound(part, bucket.flow_later), wait
+    return part.state.scheduled, placement.scheduled_bound(part, bucket.flow_later), wait
   elseif full == codes.GROUP_SCHEDULED_FULL then
     local g = part.group
     local wait = g.state.in_flight > 0 and interval or wait_in_turn_queue(bucket, g.due, bucket.flows, g.first_due)
-    return g.state.scheduled, places.scheduled_bound(g, bucket.group_later), (bucket.paused or g.obeys.paused > 0) and 0 or wait
+    return g.state.scheduled, placement.scheduled_bound(g, bucket.group_later), (bucket.paused or g.obeys.paused > 0) and 0 or wait
   elseif full == bucket.dead_full then
     return bucket.dead_there, bucket.dead_most,
       dlq.wait(bucket.dead, full, bucket.dead_there, bucket.dead_most, bucket.dead_retention, now)

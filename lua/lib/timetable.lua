@@ -189,7 +189,7 @@ function timetable.choose(times, base, down, state, ask)
       s = pacer.prepare(s)
       if down then s = downstream.adapted(down, s, pacer.prepare) end
       local opened = { slot = state.slot, frac = state.frac, rate = state.rate, last = state.last, in_flight = state.in_flight,
-        riders = state.riders }
+        followers = state.followers }
       local changed = pacer.open(opened, s, ask.clock)
       if math.max(pacer.by_rate(opened, s, 1), soonest) < h.till + offset then
         times.stretch = h

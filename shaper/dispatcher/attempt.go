@@ -31,7 +31,7 @@ func (v *deliverer) prepare(ctx context.Context, job *leased) {
 	job.Space(func() bool { return v.departures.wait(ctx, v.Settings.Load(), job) })
 	job.Clock(v.redisNow)
 	job.Epoch = job.epoch
-	job.Lend(func() string { return v.ticketOf(job) })
+	job.SetTicket(func() string { return v.ticketOf(job) })
 }
 
 // check replaces an outcome whose result is invalid.

@@ -22,7 +22,7 @@ func BenchmarkAttempt(b *testing.B) {
 	for name, provider := range map[string]trace.TracerProvider{"off": nil, "noop": noop.NewTracerProvider(), "recording": sdktrace.NewTracerProvider()} {
 		b.Run(name, func(b *testing.B) {
 			bucket := rig.Bucket("b", 1000)
-			s := must.Get(store.New(store.Owner, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), []shaper.Bucket{bucket}, 0, nil, prometheus.NewRegistry()))(b)
+			s := must.Get(store.New(store.Authoritative, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), []shaper.Bucket{bucket}, 0, nil, prometheus.NewRegistry()))(b)
 			conn := newBucketConn(s.Known("b"), s, time.Minute, context.Background(), &outage{log: s.Log})
 			v := newDeliverer(newSettler(newLeaseHolder(conn, nil), nil, nil), shaper.WorkerFunc(func(context.Context, *shaper.Attempt) shaper.Outcome { return shaper.Done(200) }), 1)
 			v.spans = newAttemptTracer(provider, false)

@@ -262,7 +262,7 @@ func TestPermitSpans(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		provider, recorder := recorded()
-		l := newLending(t, rig.Bucket("b", 10))
+		l := newSelfDispatching(t, rig.Bucket("b", 10))
 		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Tracer = provider })
 		conn := l.conn()
 		client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}, Tracer: provider}))(t)

@@ -37,7 +37,7 @@ func requestOf(t *testing.T, late time.Duration, worker shaper.Worker, ids ...st
 	t.Helper()
 	b := shaper.DefaultBucket()
 	b.Name, b.Batch = "b", shaper.BatchSettings{MaxSize: 10, MaxBytes: 1000}
-	c := &bucketConn{Bucket: store.Lent(&b, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), log: slog.New(slog.DiscardHandler)}
+	c := &bucketConn{Bucket: store.SettleOnly(&b, store.BucketKeys("b")), store: &store.Store{}, life: t.Context(), log: slog.New(slog.DiscardHandler)}
 	d = newDeliverer(newSettler(newLeaseHolder(c, nil), nil, nil), worker, 1)
 	departures = new(int)
 	for _, id := range ids {
@@ -319,5 +319,5 @@ func TestReloadOfBatches(t *testing.T) {
 	})
 	put("c0+c1+c2")
 	must.OK(t, w.stop())
-	must.Equal(t, w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Riders(), store.BucketKeys("b").Leases()).Val(), 0, "of riders and leases are left")
+	must.Equal(t, w.Server.Client().Exists(t.Context(), store.BucketKeys("b").Followers(), store.BucketKeys("b").Leases()).Val(), 0, "of followers and leases are left")
 }

@@ -67,7 +67,7 @@ func (l *bucketLoop) run(ctx context.Context) error {
 	l.finishing.Wait()
 	l.callbacks.moveLast()
 	l.kill(errStopped)
-	l.held.beat.wait()
+	l.held.extender.wait()
 	l.deliveries.handovers.asks.wait()
 	l.callbacks.moves.wait()
 	return err

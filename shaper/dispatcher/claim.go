@@ -53,7 +53,7 @@ func (c *claimer) claim(ctx context.Context, claimID string, want int) (time.Dur
 	shortest, longest := c.clock.rtt()
 	l := &lookAhead{want: want, whole: c.horizon(), turn: turns{flows: []string{""}}}
 	l.ahead = c.idle.ahead(l.whole)
-	if !c.lent.IsZero() && time.Since(c.lent) < lentLately {
+	if !c.selfDispatchedAt.IsZero() && time.Since(c.selfDispatchedAt) < expectsMoreFor {
 		l.over, l.ahead = handOver(shortest), l.whole // an idle loop would not look that far ahead
 	}
 	l.lead = min(shortest/2, l.ahead/2) + min(l.over, l.ahead/2)
@@ -135,7 +135,7 @@ func (c *claimer) readAnswer(r *lua.Reader, claimID string, a *answer) (err erro
 //     a step backwards has slots too far in the future.
 //   - One of two jobs on their last chance that two concurrent claims got.
 //   - Self-dispatched jobs whose tickets would arrive too late, unless they were expected. The next claims look farther ahead, see handOver.
-func (c *claimer) startClaimed(a *answer, expectsLent bool) (requests int) {
+func (c *claimer) startClaimed(a *answer, expectsSelfDispatched bool) (requests int) {
 	var late time.Duration // of the job that is latest, when the reply arrived
 	shortest, _ := c.clock.rtt()
 	jobs := make([]*leased, 0, len(a.jobs))
@@ -144,15 +144,15 @@ func (c *claimer) startClaimed(a *answer, expectsLent bool) (requests int) {
 		switch {
 		case a.step > 0 || job.slot.After(a.end.Add(maxHorizon+stepSlack)):
 			c.giveBack(job, "clock_step")
-		case job.isLent() && !expectsLent && a.end.Add(handOver(shortest)).Sub(job.slot) > job.wakeLimit:
+		case job.isSelfDispatched() && !expectsSelfDispatched && a.end.Add(handOver(shortest)).Sub(job.slot) > job.wakeLimit:
 			c.giveBack(job, "late_start")
 		case job.lastChance && !c.held.guard.take(job):
 			c.giveBack(job, "last_chance")
 		default:
 			jobs = append(jobs, job)
 		}
-		if job.isLent() {
-			c.lent = a.end
+		if job.isSelfDispatched() {
+			c.selfDispatchedAt = a.end
 		}
 	}
 	shift := c.link.answered(late, a.end.Sub(a.start), c.wakeLate, c.permitTTL)

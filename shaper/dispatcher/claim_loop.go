@@ -41,7 +41,7 @@ func (c *claimer) loop(ctx context.Context, shared *store.Store) {
 		}
 		// The first claims only measure the clock of Redis. If they were slow, slots converted by them could be early by half of a round trip. They
 		// also find out whether there is work. The very first ones of all buckets share round trips, as they return no jobs.
-		c.learns = c.clock.latest(time.Now()) == 0
+		c.measuresClock = c.clock.latest(time.Now()) == 0
 		if !c.clock.isMeasured() {
 			want = 0
 		}

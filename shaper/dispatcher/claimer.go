@@ -46,23 +46,23 @@ type claimer struct {
 	sleeping   atomic.Bool // the loop waits for a wake-up only
 
 	// Of the loop alone.
-	via         *store.Store   // what the next claim is sent by
-	pause       time.Time      // until then nothing is claimed
-	unanswered  *turns         // the arguments of a claim whose reply was lost
-	own         ownDeliveries  // of flows
-	elsewhere   elsewhere      // whether the bucket has moved
-	idle        idleBackoff    // whether others serve the bucket
-	link        slowLink       // how large a reply may be
-	rate        admission.Rate // effective, as of the last claim; zero before the first
-	permitTTL   time.Duration  // at that rate
-	wakeLate    time.Duration  // how late a delivery may wake, at that rate
-	learns      bool           // the next claim only measures the clock of Redis
-	wakesOthers bool           // other dispatchers of the bucket are to claim first
-	stepped     time.Duration  // by which the clock of Redis stepped forwards, not yet reported to a script
-	steps       int64          // of the engine's clock, as of the last claim: see lua/lib/pacer.lua
-	lent        time.Time      // when a claim last returned a self-dispatched job
-	closed      bool           // a script named the time at which the window opens, so waiting jobs are no reason to poll
-	mostFlows   int            // most flows of a claim, after the server refused a larger one; 0: no bound
+	via              *store.Store   // what the next claim is sent by
+	pause            time.Time      // until then nothing is claimed
+	unanswered       *turns         // the arguments of a claim whose reply was lost
+	own              ownDeliveries  // of flows
+	elsewhere        elsewhere      // whether the bucket has moved
+	idle             idleBackoff    // whether others serve the bucket
+	link             slowLink       // how large a reply may be
+	rate             admission.Rate // effective, as of the last claim; zero before the first
+	permitTTL        time.Duration  // at that rate
+	wakeLate         time.Duration  // how late a delivery may wake, at that rate
+	measuresClock    bool           // the next claim only measures the clock of Redis
+	wakesOthers      bool           // other dispatchers of the bucket are to claim first
+	stepped          time.Duration  // by which the clock of Redis stepped forwards, not yet reported to a script
+	steps            int64          // of the engine's clock, as of the last claim: see lua/lib/pacer.lua
+	selfDispatchedAt time.Time      // when a claim last returned a self-dispatched job
+	closed           bool           // a script named the time at which the window opens, so waiting jobs are no reason to poll
+	mostFlows        int            // most flows of a claim, after the server refused a larger one; 0: no bound
 }
 
 func newClaimer(deliveries *deliverer, deaths *deaths) *claimer {

@@ -236,7 +236,7 @@ func horizon(interval, rtt time.Duration, questions int) time.Duration {
 
 // expected returns the latest TIME that a script sent now may see, as its argument: see bucket_pacer.ask_again in lua/lib/bucket_pacer.lua.
 func (c *claimer) expected() int64 {
-	if c.learns {
+	if c.measuresClock {
 		return -1
 	}
 	return c.clock.expected(time.Now())

@@ -61,7 +61,7 @@ func (v *deliverer) start(jobs []*leased) int {
 	requests := requestsOf(jobs)
 	own := 0 // requests that a worker here sends
 	for _, jobs := range requests {
-		if !jobs[0].isLent() {
+		if !jobs[0].isSelfDispatched() {
 			own++
 		}
 	}
@@ -69,8 +69,8 @@ func (v *deliverer) start(jobs []*leased) int {
 	v.running += own
 	v.mu.Unlock()
 	for _, jobs := range requests {
-		if jobs[0].isLent() {
-			v.underWay.Go(func() { v.settler.settle(jobs[0], v.lend(jobs[0])) })
+		if jobs[0].isSelfDispatched() {
+			v.underWay.Go(func() { v.settler.settle(jobs[0], v.publishTicket(jobs[0])) })
 			continue
 		}
 		v.underWay.Go(func() {

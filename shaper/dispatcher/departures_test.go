@@ -231,7 +231,7 @@ func TestLateness(t *testing.T) {
 		job.slot, job.wakeLimit, job.permitTTL = slot, lateWake, 5*time.Second
 		must.Equal(t, job.lateness(), want, "lateness")
 	}
-	conn := &bucketConn{Bucket: store.Lent(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context()}
+	conn := &bucketConn{Bucket: store.SettleOnly(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context()}
 	s := newSettler(newLeaseHolder(conn, nil), nil, nil)
 	must.Equal(t, s.settlementOf(&leased{}, shaper.Returned("late")).outcome.Reason, shaper.ReasonLateConnect, "a worker that is late is counted as")
 }

@@ -120,7 +120,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	if cfg.Lease < time.Second || cfg.Lease > time.Hour {
 		return nil, fmt.Errorf("dispatcher: lease %s: want 1s to 1h", cfg.Lease)
 	}
-	s, err := store.New(store.Owner, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	s, err := store.New(store.Authoritative, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}

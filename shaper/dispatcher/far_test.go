@@ -64,7 +64,7 @@ func TestFirstSlotsFromAfar(t *testing.T) {
 			departures = append(departures, time.Now())
 			return shaper.Done(200)
 		})
-		l := newLending(t, rig.Bucket("b", int64(time.Second/interval)))
+		l := newSelfDispatching(t, rig.Bucket("b", int64(time.Second/interval)))
 		l.hook = func() redis.Hook { return far(25 * time.Millisecond) }
 		for range 150 {
 			must.Get(l.client.Enqueue(t.Context(), l.job()))(t)

@@ -47,11 +47,11 @@ func TestHelpersRunWhileNeeded(t *testing.T) {
 			go func() { ended <- d.Run(ctx) }()
 			<-time.After(2 * lease)
 			r := (*d.loops.Load())[0]
-			want := func(when string, beats, asks bool) {
+			want := func(when string, heartbeats, asks bool) {
 				t.Helper()
 				synctest.Wait()
-				if beat, ask, tell := runs(&r.held.beat), runs(&r.deliveries.handovers.asks), runs(&r.callbacks.moves); beat != beats || ask != asks || tell {
-					t.Errorf("%s (hands over: %t): heartbeat runs: %t, hand-over look: %t, callbacks: %t", when, handsOver, beat, ask, tell)
+				if heartbeat, ask, tell := runs(&r.held.extender), runs(&r.deliveries.handovers.asks), runs(&r.callbacks.moves); heartbeat != heartbeats || ask != asks || tell {
+					t.Errorf("%s (hands over: %t): heartbeat runs: %t, hand-over look: %t, callbacks: %t", when, handsOver, heartbeat, ask, tell)
 				}
 			}
 			want("idle", false, false)

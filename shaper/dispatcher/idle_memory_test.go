@@ -41,10 +41,10 @@ func TestIdleBucketsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it
 		go func() { ended <- d.Run(ctx) }()
 		<-time.After(2*time.Minute + 5*time.Second)
 		synctest.Wait()
-		beats := 0
+		heartbeats := 0
 		for _, r := range *d.loops.Load() {
-			if runs(&r.held.beat) {
-				beats++
+			if runs(&r.held.extender) {
+				heartbeats++
 			}
 		}
 		running := inUse()
@@ -54,8 +54,8 @@ func TestIdleBucketsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it
 		}
 		d = nil
 		heap := (running - inUse()) / buckets
-		t.Logf("%d bytes of heap a bucket, %d heartbeats", heap, beats)
-		if heap > most || beats > 0 {
+		t.Logf("%d bytes of heap a bucket, %d heartbeats", heap, heartbeats)
+		if heap > most || heartbeats > 0 {
 			t.Errorf("want %d bytes at most, and no heartbeat", most)
 		}
 	})

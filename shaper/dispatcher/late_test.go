@@ -126,7 +126,7 @@ func TestLateWakeGivesBack(t *testing.T) {
 					}
 					return shaper.Done(200)
 				})
-				conn := &bucketConn{Bucket: store.Lent(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context()}
+				conn := &bucketConn{Bucket: store.SettleOnly(&shaper.Bucket{Name: "b"}, store.BucketKeys("b")), store: &store.Store{}, life: t.Context()}
 				d := newDeliverer(newSettler(newLeaseHolder(conn, nil), nil, nil), worker, 1)
 				job := &leased{wakeLimit: lateWake, Attempt: shaper.Attempt{ID: "j"}, slot: time.Now().Add(-c.late), permitTTL: 250 * time.Millisecond}
 				d.held.jobs["j"] = job

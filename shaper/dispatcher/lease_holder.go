@@ -13,8 +13,8 @@ import (
 // leaseHolder holds this process's leases of one bucket, from the claim until they are settled, and extends them.
 type leaseHolder struct {
 	*bucketConn
-	guard *poisonGuard // shared by all buckets: a crash affects the whole process
-	beat  helper       // extends leases
+	guard    *poisonGuard // shared by all buckets: a crash affects the whole process
+	extender helper       // extends leases
 
 	endHeartbeat context.CancelFunc // stops the extension of leases
 
@@ -26,8 +26,8 @@ type leaseHolder struct {
 
 func newLeaseHolder(c *bucketConn, guard *poisonGuard) *leaseHolder {
 	h := &leaseHolder{bucketConn: c, guard: guard, jobs: make(map[string]*leased)}
-	h.beat.within, h.endHeartbeat = context.WithCancel(c.life)
-	h.beat.do = h.heartbeat
+	h.extender.within, h.endHeartbeat = context.WithCancel(c.life)
+	h.extender.do = h.heartbeat
 	return h
 }
 
@@ -45,7 +45,7 @@ func (h *leaseHolder) hold(jobs ...*leased) {
 		h.jobs[job.ID] = job
 	}
 	h.mu.Unlock()
-	h.beat.begin()
+	h.extender.begin()
 }
 
 // forget releases a job whose outcome is settled, or lost.
@@ -117,21 +117,21 @@ func (h *leaseHolder) setUnanswered(claimID string, patience time.Duration) {
 	h.unknown = claimID
 	h.mu.Unlock()
 	if claimID != "" && patience >= h.heartbeatEvery() {
-		h.beat.begin()
+		h.extender.begin()
 	}
 }
 
 // keepUnanswered starts the heartbeat for the leases of a failed claim, if its reply is missing.
 func (h *leaseHolder) keepUnanswered() {
 	if !h.holdsNothing() {
-		h.beat.begin()
+		h.extender.begin()
 	}
 }
 
 // heartbeat extends the leases of all jobs held and of the claim under way, three times a lease, until there are none or ctx ends. A delivery whose
 // lease is lost is cancelled: another process has the job.
 func (h *leaseHolder) heartbeat(ctx context.Context) {
-	for sleep(ctx, h.heartbeatEvery()); !h.beat.ends(h.holdsNothing); sleep(ctx, h.heartbeatEvery()) {
+	for sleep(ctx, h.heartbeatEvery()); !h.extender.ends(h.holdsNothing); sleep(ctx, h.heartbeatEvery()) {
 		jobs, claimID := h.now()
 		for atMost := heartbeatBatch; len(jobs) > 0 || claimID != ""; {
 			n := min(len(jobs), atMost)

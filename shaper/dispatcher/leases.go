@@ -61,7 +61,7 @@ var ErrNotStarted = errors.New("dispatcher: the job is not started: its lease is
 
 // NewLeases returns a client for leases, without a round trip.
 func NewLeases(cfg LeasesConfig) (*Leases, error) {
-	s, err := store.New(store.Guest, cfg.Redis, nil, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	s, err := store.New(store.ReadOnly, cfg.Redis, nil, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (l *Leases) Close() {
 	l.mu.Unlock()
 	l.returns.Wait()
 	for _, s := range settlers {
-		s.held.beat.wait()
+		s.held.extender.wait()
 	}
 }
 
@@ -124,14 +124,14 @@ func (l *Leases) start(ctx, within context.Context, t *ticket) (*Lease, error) {
 	}
 	job := t.leased(startedMark + store.ShortID(rand.Uint64())) //nolint:gosec // a name, not a secret
 	for wait := minFaultWait; ; wait = min(2*wait, maxFaultWait) {
-		started, err := s.startLent(ctx, t, job)
+		started, err := s.startSelfDispatched(ctx, t, job)
 		switch {
 		case err == nil && !started:
 			return nil, ErrNotStarted
 		case err == nil:
 			within, cancel := context.WithCancelCause(within)
 			job.cancel = cancel
-			if job.isLent() {
+			if job.isSelfDispatched() {
 				s.permit(within, t, job)
 			} else {
 				job.departed = time.Now()
@@ -169,13 +169,13 @@ func (l *Leases) giveBack(s *settler, job *leased) {
 	})
 }
 
-// startLent runs start.lua.
-func (c *bucketConn) startLent(ctx context.Context, t *ticket, job *leased) (started bool, err error) {
+// startSelfDispatched runs start.lua.
+func (c *bucketConn) startSelfDispatched(ctx context.Context, t *ticket, job *leased) (started bool, err error) {
 	// A canceled context would close the connection.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.Timeout)
 	defer cancel()
 	latest := int64(0)
-	if job.isLent() {
+	if job.isSelfDispatched() {
 		latest = t.Slot + c.late(t).Microseconds()
 	}
 	var own string

@@ -115,7 +115,7 @@ func (d *Dispatcher) lookForKept(ctx context.Context, patrols []*bucketPatrol) {
 // audited returns the keys that the sweeper's audit covers.
 func (p *bucketPatrol) audited() []string {
 	k := p.Keys
-	return append(k.Purged(), k.Body(), k.Meta(), k.Attempts(), k.Leases(), k.Riders(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.Flows(), k.Groups(),
+	return append(k.Purged(), k.Body(), k.Meta(), k.Attempts(), k.Leases(), k.Followers(), k.Seen(), k.SeenWindow(), k.SeenMinute(), k.Flows(), k.Groups(),
 		k.Idle())
 }
 

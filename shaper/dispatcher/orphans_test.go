@@ -196,7 +196,7 @@ func TestStall(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			pause time.Duration
-			beats bool // the ticker runs before somebody asks
+			ticks bool // the ticker runs before somebody asks
 			long  bool
 		}{
 			{"the ticker runs first", 11 * time.Second, true, true},
@@ -207,11 +207,11 @@ func TestStall(t *testing.T) {
 			s.note(time.Now())
 			<-time.After(c.pause)
 			end := time.Now()
-			if c.beats {
+			if c.ticks {
 				if still := s.note(end); still > 0 != c.long || c.long && still != c.pause {
 					t.Errorf("%s: it stood still for %s", c.name, still)
 				}
-				<-time.After(limit / beatsInLimit)
+				<-time.After(limit / ticksInLimit)
 			}
 			if got := s.lastLong(); got.Equal(end) != c.long || got.IsZero() == c.long {
 				t.Errorf("%s: the last stall ended at %v, the pause at %v", c.name, got, end)
@@ -249,7 +249,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 	}
 	for range shaper.MaxCrashes + 1 {
 		d.stall.mu.Lock()
-		d.stall.beat = time.Now().Add(-2 * lease) // the process stood still for two leases
+		d.stall.lastTick = time.Now().Add(-2 * lease) // the process stood still for two leases
 		d.stall.mu.Unlock()
 		runOut()
 		patrolOf(loop).tend(ctx, findings{deadline: 1})
@@ -260,7 +260,7 @@ func TestStalledProcessPoisonsNothing(t *testing.T) {
 		t.Errorf("after stalls: job %+v", j)
 	}
 	d.stall.mu.Lock()
-	d.stall.beat, d.stall.long = time.Now(), time.Time{}
+	d.stall.lastTick, d.stall.long = time.Now(), time.Time{}
 	d.stall.mu.Unlock()
 	runOut()
 	patrolOf(loop).tend(ctx, findings{deadline: 1})

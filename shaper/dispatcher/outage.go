@@ -167,18 +167,18 @@ func (e *elsewhere) back(ctx context.Context, log *slog.Logger) {
 type stall struct {
 	limit time.Duration // the shortest stall that counts
 
-	mu   sync.Mutex
-	beat time.Time // the last tick; zero before the first one
-	long time.Time // end of the last stall
+	mu       sync.Mutex
+	lastTick time.Time // the last tick; zero before the first one
+	long     time.Time // end of the last stall
 }
 
-// beatsInLimit is the number of ticks in the shortest stall that counts.
-const beatsInLimit = 4
+// ticksInLimit is the number of ticks in the shortest stall that counts.
+const ticksInLimit = 4
 
 // watch runs the ticker until ctx ends, and logs each stall.
 func (s *stall) watch(ctx context.Context, log *slog.Logger) {
 	s.note(time.Now())
-	tick := time.NewTicker(s.limit / beatsInLimit)
+	tick := time.NewTicker(s.limit / ticksInLimit)
 	defer tick.Stop()
 	for {
 		select {
@@ -198,15 +198,15 @@ func (s *stall) note(now time.Time) (still time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.see(now) {
-		still = now.Sub(s.beat)
+		still = now.Sub(s.lastTick)
 	}
-	s.beat = now
+	s.lastTick = now
 	return still
 }
 
 // see reports whether the process had stalled before an instant. The caller holds mu.
 func (s *stall) see(now time.Time) bool {
-	was := !s.beat.IsZero() && now.Sub(s.beat) > s.limit
+	was := !s.lastTick.IsZero() && now.Sub(s.lastTick) > s.limit
 	if was {
 		s.long = now
 	}

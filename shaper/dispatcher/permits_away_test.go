@@ -49,7 +49,7 @@ func TestPermitsWhileRedisIsSlow(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					l := newLending(t, rig.Bucket("b", 100))
+					l := newSelfDispatching(t, rig.Bucket("b", 100))
 					l.dispatch(l.noWorker(), nil)
 					left := &atomic.Int32{}
 					l.hook = func() redis.Hook { return slowEnqueues{left, arrives} }
@@ -75,7 +75,7 @@ func TestPermitsWhileRedisIsSlow(t *testing.T) {
 }
 
 // noWorker fails the test: the jobs of these buckets are sent by other processes.
-func (l *lending) noWorker() shaper.Worker {
+func (l *selfDispatching) noWorker() shaper.Worker {
 	return shaper.WorkerFunc(func(_ context.Context, a *shaper.Attempt) shaper.Outcome {
 		l.Errorf("a worker got job %s", a.ID)
 		return shaper.Done(0)
@@ -89,7 +89,7 @@ func TestLonePermitsFromAfar(t *testing.T) {
 		t.Run(way.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := newLending(t, rig.Bucket("b", 100))
+				l := newSelfDispatching(t, rig.Bucket("b", 100))
 				l.hook = func() redis.Hook { return far(way) }
 				for range 3 {
 					l.dispatch(l.noWorker(), nil)

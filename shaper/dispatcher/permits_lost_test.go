@@ -49,7 +49,7 @@ func TestLostTickets(t *testing.T) {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := newLending(t, rig.Bucket("b", 100))
+				l := newSelfDispatching(t, rig.Bucket("b", 100))
 				var left atomic.Int32
 				left.Store(lost)
 				l.hook = func() redis.Hook { return deaf{func(string) bool { return left.Add(-1) >= 0 }} }
@@ -73,7 +73,7 @@ func TestTicketThatIsLostThreeTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const rate, others = 10, 100
-		l := newLending(t, rig.Bucket("b", rate))
+		l := newSelfDispatching(t, rig.Bucket("b", rate))
 		s := l.sender()
 		var left atomic.Int32
 		left.Store(ticketTries)
@@ -107,7 +107,7 @@ func TestOneTicketInTenIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const rate, jobs = 50, 400
-		l := newLending(t, rig.Bucket("b", rate))
+		l := newSelfDispatching(t, rig.Bucket("b", rate))
 		s := l.sender()
 		var mu sync.Mutex
 		published, lost := 0, map[string]bool{}
@@ -164,7 +164,7 @@ func TestOneTicketInTenIsLost(t *testing.T) {
 func TestTicketsOfTheDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLending(t, rig.Bucket("b", 100))
+		l := newSelfDispatching(t, rig.Bucket("b", 100))
 		s := l.sender()
 		for range 20 {
 			if receipt, _, err := s.client.AwaitTicket(t.Context(), l.job()); err != nil || receipt.Refusal != nil {

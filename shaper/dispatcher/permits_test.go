@@ -22,8 +22,8 @@ import (
 	"github.com/tundish-io/tundish/shaper/producer"
 )
 
-// lending is a bucket in a bubble, whose jobs processes send themselves.
-type lending struct {
+// selfDispatching is a bucket in a bubble, whose jobs processes send themselves.
+type selfDispatching struct {
 	*testing.T
 	store  *miniredis.Miniredis
 	bucket shaper.Bucket
@@ -31,9 +31,9 @@ type lending struct {
 	hook   func() redis.Hook // of each connection; nil none
 }
 
-func newLending(t *testing.T, b shaper.Bucket) *lending {
+func newSelfDispatching(t *testing.T, b shaper.Bucket) *selfDispatching {
 	t.Helper()
-	l := &lending{T: t, store: miniredis.NewMiniRedis(), bucket: b}
+	l := &selfDispatching{T: t, store: miniredis.NewMiniRedis(), bucket: b}
 	l.store.ClockTTL(true)
 	t.Cleanup(l.store.Close)
 	var err error
@@ -45,7 +45,7 @@ func newLending(t *testing.T, b shaper.Bucket) *lending {
 	return l
 }
 
-func (l *lending) conn() *redis.Client {
+func (l *selfDispatching) conn() *redis.Client {
 	conn := rig.BubbleClient(l.T, l.store.Dial)
 	if l.hook != nil {
 		conn.AddHook(l.hook())
@@ -61,7 +61,7 @@ type sender struct {
 	end    func()
 }
 
-func (l *lending) sender() *sender {
+func (l *selfDispatching) sender() *sender {
 	l.Helper()
 	conn := l.conn()
 	client := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: []shaper.Bucket{l.bucket}}))(l)
@@ -73,7 +73,7 @@ func (l *lending) sender() *sender {
 }
 
 // dispatch runs a dispatcher until the function is called that it returns.
-func (l *lending) dispatch(worker shaper.Worker, change func(*Config)) (stop func()) {
+func (l *selfDispatching) dispatch(worker shaper.Worker, change func(*Config)) (stop func()) {
 	l.Helper()
 	cfg := Config{Redis: l.conn(), Buckets: []shaper.Bucket{l.bucket}, Workers: rig.Workers([]shaper.Bucket{l.bucket}, worker)}
 	if change != nil {
@@ -93,12 +93,12 @@ func (l *lending) dispatch(worker shaper.Worker, change func(*Config)) (stop fun
 	return stop
 }
 
-func (l *lending) job() shaper.Job {
+func (l *selfDispatching) job() shaper.Job {
 	return shaper.Job{Bucket: l.bucket.Name, Payload: []byte("secret"), Headers: map[string][]string{"X-A": {"secret"}}}
 }
 
 // wantEmpty waits until nothing is left of any job.
-func (l *lending) wantEmpty() {
+func (l *selfDispatching) wantEmpty() {
 	l.Helper()
 	for range 100 {
 		infos := must.Get(l.client.Op.BucketInfos(l.Context(), l.bucket.Name))(l)
@@ -119,7 +119,7 @@ func TestPermitsKeepThePace(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const rate, jobs = 100, 450 // the switch to the jobs of the two processes costs up to 15 slots, once
-				l := newLending(t, rig.Bucket("b", rate))
+				l := newSelfDispatching(t, rig.Bucket("b", rate))
 				if way > 0 {
 					l.hook = func() redis.Hook { return far(way) }
 				}
@@ -196,7 +196,7 @@ func TestPermitsKeepThePace(t *testing.T) {
 func TestSenderThatDies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLending(t, rig.Bucket("b", 100))
+		l := newSelfDispatching(t, rig.Bucket("b", 100))
 		s := l.sender()
 		l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = 5 * time.Second })
 		permit := must.Get(s.Acquire(t.Context(), l.job()))(t)
@@ -211,7 +211,7 @@ func TestSenderThatDies(t *testing.T) {
 	})
 }
 
-func (l *lending) see(id string) shaper.JobInfo {
+func (l *selfDispatching) see(id string) shaper.JobInfo {
 	l.Helper()
 	info, err := l.client.Job(l.Context(), l.bucket.Name, id)
 	if err != nil && !errors.Is(err, shaper.ErrNotFound) {
@@ -225,7 +225,7 @@ func TestPermitOutlivesItsDispatcher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 5 * time.Second
-		l := newLending(t, rig.Bucket("b", 100))
+		l := newSelfDispatching(t, rig.Bucket("b", 100))
 		s := l.sender()
 		stop := l.dispatch(l.noWorker(), func(cfg *Config) { cfg.Lease = lease })
 		permit := must.Get(s.Acquire(t.Context(), l.job()))(t)
@@ -244,7 +244,7 @@ func TestPermitOutlivesItsDispatcher(t *testing.T) {
 func TestHeldPermit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLending(t, rig.Bucket("b", 100))
+		l := newSelfDispatching(t, rig.Bucket("b", 100))
 		s := l.sender()
 		l.dispatch(l.noWorker(), nil)
 		permit := must.Get(s.Acquire(t.Context(), l.job()))(t)
@@ -266,7 +266,7 @@ func TestHeldPermit(t *testing.T) {
 func TestCallersOfPermitsThatGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLending(t, rig.BucketAt(t, "b", "30/m"))
+		l := newSelfDispatching(t, rig.BucketAt(t, "b", "30/m"))
 		s := l.sender()
 		l.dispatch(l.noWorker(), nil)
 		var callers sync.WaitGroup
@@ -295,7 +295,7 @@ func TestRefusedPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := rig.Bucket("b", 100)
 		b.Capacity = 1
-		l := newLending(t, b)
+		l := newSelfDispatching(t, b)
 		s := l.sender()
 		first := make(chan error, 1)
 		go func() { _, err := s.Acquire(t.Context(), l.job()); first <- err }()
@@ -324,7 +324,7 @@ func TestUsageOfPermits(t *testing.T) {
 		b := rig.Bucket("b", 100)
 		b.Budgets = shaper.Budgets{rig.Rate("1000 tokens/h")}
 		b.BudgetBurst = 100
-		l := newLending(t, b)
+		l := newSelfDispatching(t, b)
 		s := l.sender()
 		l.dispatch(l.noWorker(), nil)
 		job := l.job()

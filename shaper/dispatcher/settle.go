@@ -112,7 +112,7 @@ func (s *settler) sendSome(batch []*settlement) error {
 		if len(batch) > 1 && lua.IsTooLarge(err) {
 			return err
 		}
-		gone := s.IsLent() && errors.Is(err, store.ErrNotConfigured) && time.Since(first) > s.lease
+		gone := s.SettlesOnly() && errors.Is(err, store.ErrNotConfigured) && time.Since(first) > s.lease
 		if gone || errors.Is(err, shaper.ErrTagChanged) { // no bucket moves while a dispatcher may extend a lease: these leases had expired
 			s.log.Warn("leases were lost before their outcome came, and the bucket has changed its pool since: the jobs may be delivered twice",
 				"count", len(batch), "error", err)
@@ -176,7 +176,7 @@ func (s *settler) settled(batch []*settlement, r *lua.Reader, resent bool) {
 		}
 		if code == lua.NotLeased && !resent {
 			switch {
-			case one.job.isLent() && !one.job.isStarted():
+			case one.job.isSelfDispatched() && !one.job.isStarted():
 				one.result = shaper.ResultHandedOver
 			case one.outcome.Reason != reasonNotStarted: // otherwise Redis had not started it
 				lost++

@@ -68,7 +68,7 @@ func (s *settler) settlementOf(job *leased, outcome shaper.Outcome) *settlement 
 	hold := s.holdOfDone(job, &outcome)
 	one := &settlement{
 		job: job, result: outcome.Result, signal: outcome.Signal, reason: "-",
-		undone: job.Once && !job.isLent() && !isDone && outcome.Result == shaper.ResultDone,
+		undone: job.Once && !job.isSelfDispatched() && !isDone && outcome.Result == shaper.ResultDone,
 	}
 	switch {
 	case !s.HasFlows() && shaper.NamesReceiver(job.URL): // the response of its receiver does not apply to the other jobs
@@ -155,7 +155,7 @@ func (s *settler) closeGate(one *settlement) {
 	}
 }
 
-// leavesDoubt reports whether a failed attempt with this status (0: no response) may have taken effect: see lua/lib/handout.lua.
+// leavesDoubt reports whether a failed attempt with this status (0: no response) may have taken effect: see lua/lib/claim_reply.lua.
 func leavesDoubt(status int) bool {
 	return status < 200 || status == 408 || status == 409 || status >= 500
 }
@@ -252,7 +252,7 @@ func (s *settler) endOnce(job *leased, outcome *shaper.Outcome) (hold time.Durat
 	case shaper.ResultRetry, shaper.ResultDead:
 		outcome.Result = shaper.ResultDone
 	case shaper.ResultDropped:
-		if !job.isLent() { // its sender sees the drop, and enqueues another job
+		if !job.isSelfDispatched() { // its sender sees the drop, and enqueues another job
 			outcome.Result = shaper.ResultDone
 		}
 	case shaper.ResultHeld:

@@ -39,7 +39,7 @@ func TestStopHasAMargin(t *testing.T) {
 	}
 }
 
-// stopInSilence stops a dispatcher that claims, beats and has 20 deliveries under way, when Redis has been silent for so long.
+// stopInSilence stops a dispatcher that claims, sends heartbeats and has 20 deliveries under way, when Redis has been silent for so long.
 func stopInSilence(t *testing.T, shutdown, silent time.Duration) (took time.Duration, err error) {
 	t.Helper()
 	store := miniredis.NewMiniRedis()

@@ -66,9 +66,9 @@ func (c *bucketConn) ticketOf(job *leased) string {
 	if !job.Enqueued.IsZero() {
 		t.Enqueued = job.Enqueued.UnixMicro()
 	}
-	if job.isLent() {
+	if job.isSelfDispatched() {
 		t.Sender, t.Slot, t.Ahead = job.sender, c.clock.redis(job.slot).UnixMicro(), time.Until(job.slot).Microseconds()
-		t.Wake, t.Valid = job.wakeLimit.Microseconds(), job.lentFor().Microseconds()
+		t.Wake, t.Valid = job.wakeLimit.Microseconds(), job.ticketValidFor().Microseconds()
 		t.Lasts, t.Every = job.validFor().Microseconds(), c.departures.every().Microseconds()
 	}
 	text, err := json.Marshal(t)
@@ -125,7 +125,7 @@ func (t *ticket) settings() *shaper.Bucket {
 // bucket returns the bucket for a process without its configuration.
 func (t *ticket) bucket() *store.Bucket {
 	first := cmp.Or(t.FirstName, t.Bucket)
-	return store.Lent(t.settings(), store.TaggedKeys(cmp.Or(t.Pool, first), first).As(t.Levels))
+	return store.SettleOnly(t.settings(), store.TaggedKeys(cmp.Or(t.Pool, first), first).As(t.Levels))
 }
 
 // leased returns the job as this process settles it, under the claim of its start.

@@ -112,7 +112,7 @@ func TestTicketTellsWhatIsCounted(t *testing.T) {
 	c := newBucketLoop(d, d.store.Known("b"), t.Context()).bucketConn
 	named := *c.Own()
 	named.Name, named.RenamedFrom = "n", "b"
-	renamed := &bucketConn{Bucket: store.Lent(&named, c.Keys), lease: c.lease}
+	renamed := &bucketConn{Bucket: store.SettleOnly(&named, c.Keys), lease: c.lease}
 	for _, counted := range []shaper.Units{nil, {"tokens": 1200, "calls": 1}} {
 		given := &leased{Attempt: shaper.Attempt{Bucket: "b", ID: "a"}, mark: "1234567890abcannaXYZ", epoch: 1, claim: "c", maxAttempts: 3, counted: counted}
 		ticket, err := readTicket(c.ticketOf(given))

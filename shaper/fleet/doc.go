@@ -9,28 +9,28 @@ import "time"
 
 // Times of the fleet.
 const (
-	Beat    = 5 * time.Second  // between two heartbeats of a process
-	Watched = time.Second      // the same while somebody is watching
-	Silence = 15 * time.Second // after which a process without a heartbeat counts as gone
+	HeartbeatInterval = 5 * time.Second  // between two heartbeats of a process
+	Watched           = time.Second      // the same while somebody is watching
+	Silence           = 15 * time.Second // after which a process without a heartbeat counts as gone
 
 	// Forgotten is how long a silent process is remembered. Until then its deliveries are part of [Snapshot.Progress].
 	Forgotten = time.Minute
 	Period    = 5 * time.Minute // between two points of the history
 	Points    = 288             // of the history: a day
-	Slots     = 12              // a process remembers this many Beats: a minute
+	Slots     = 12              // a process remembers this many intervals: a minute
 	Bin       = 100 * time.Millisecond
 
 	lookedAt = 10 * time.Second // how long a bucket stays marked as watched
 )
 
-// Keys in Redis, which share a hash slot: see lua/beat.lua.
+// Keys in Redis, which share a hash slot: see lua/heartbeat.lua.
 const (
-	beatsKey     = "tundish:{fleet}:beats"
-	processesKey = "tundish:{fleet}:processes"
-	watchedKey   = "tundish:{fleet}:watched"
-	countsKey    = "tundish:{fleet}:counts:" // plus the id of a process
-	lossKey      = "tundish:{fleet}:data_lost"
-	historyKey   = "tundish:{fleet}:history:" // plus the number of a period
+	heartbeatsKey = "tundish:{fleet}:heartbeats"
+	processesKey  = "tundish:{fleet}:processes"
+	watchedKey    = "tundish:{fleet}:watched"
+	countsKey     = "tundish:{fleet}:counts:" // plus the id of a process
+	lossKey       = "tundish:{fleet}:data_lost"
+	historyKey    = "tundish:{fleet}:history:" // plus the number of a period
 )
 
 // everything marks all buckets as watched.

@@ -147,7 +147,7 @@ func TestProcesses(t *testing.T) {
 			t.Fatalf("there are %s", names(s))
 		}
 		is := s.Processes[0]
-		if is.Host != "web-1" || is.Version != "v1" || is.Revision != 7 || is.Busy != 3 || is.Buckets != 2 || is.P99Lateness != 0.001 || !is.Works || s.Now.Sub(is.LastBeat) > 6*time.Second || s.Now.Sub(is.Since) > 7*time.Second {
+		if is.Host != "web-1" || is.Version != "v1" || is.Revision != 7 || is.Busy != 3 || is.Buckets != 2 || is.P99Lateness != 0.001 || !is.Works || s.Now.Sub(is.LastHeartbeat) > 6*time.Second || s.Now.Sub(is.Since) > 7*time.Second {
 			t.Errorf("told is %+v", is)
 		}
 		if !s.IsServed("plain") || !s.IsServed("other") || s.IsServed("none") {
@@ -183,8 +183,8 @@ func TestCounts(t *testing.T) {
 		conn := tundishtest.Open(t).Redis()
 		v := fleet.NewView(conn, 0)
 		one, two, p := startProcess(t, conn, "dispatcher", "plain"), startProcess(t, conn, "dispatcher", "plain"), startProcess(t, conn, "producer", "plain")
-		// Half a second after a beat begins: what is counted at the very instant of a beat may be in either.
-		pass(time.Until(time.Now().Truncate(fleet.Beat).Add(fleet.Beat + fleet.Watched/2)))
+		// Half a second after a heartbeat begins: what is counted at the very instant of a heartbeat may be in either.
+		pass(time.Until(time.Now().Truncate(fleet.HeartbeatInterval).Add(fleet.HeartbeatInterval + fleet.Watched/2)))
 		for range 60 {
 			one.counts("plain", 0, 0, 7, 1)
 			two.counts("plain", 0, 0, 3, 0)

@@ -17,7 +17,7 @@ func TestLatePermits(t *testing.T) {
 		conn := tundishtest.Open(t).Redis()
 		v := fleet.NewView(conn, 0)
 		one, two := startProcess(t, conn, "dispatcher", "plain"), startProcess(t, conn, "dispatcher", "plain")
-		pass(time.Until(time.Now().Truncate(fleet.Beat).Add(fleet.Beat + fleet.Watched/2)))
+		pass(time.Until(time.Now().Truncate(fleet.HeartbeatInterval).Add(fleet.HeartbeatInterval + fleet.Watched/2)))
 		returned := func(p *process, reason string, n int) {
 			for range n {
 				p.CountOutcome("plain", shaper.ResultReturned, shaper.Returned(reason), 0, "")

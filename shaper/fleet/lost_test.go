@@ -9,8 +9,8 @@ import (
 	"github.com/tundish-io/tundish/tundishtest"
 )
 
-// Whatever beat or reply is lost, and though the counters of a bucket begin anew, the history has each count once.
-func TestLostBeats(t *testing.T) {
+// Whatever heartbeat or reply is lost, and though the counters of a bucket begin anew, the history has each count once.
+func TestLostHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conn := tundishtest.Open(t).Redis()

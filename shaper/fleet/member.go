@@ -79,7 +79,7 @@ type Member struct {
 	number   int64         // of the last heartbeat
 	period   int64         // of the history
 	reported map[string]*counted
-	late     [Slots]metrics.Lateness // in the last beats, the newest first
+	late     [Slots]metrics.Lateness // in the last heartbeats, the newest first
 	looked   []string                // buckets that are being watched
 	bins     map[string]*binned
 
@@ -124,7 +124,7 @@ func (m *Member) Run(ctx context.Context) {
 	m.count(m.redis(time.Now()))
 	m.sendCounts(ctx, time.Now(), false)
 	for {
-		step := Beat
+		step := HeartbeatInterval
 		if len(m.looked) > 0 {
 			step = Watched
 		}
@@ -152,13 +152,15 @@ const lastSend = time.Second
 // redis converts an instant to the clock of Redis.
 func (m *Member) redis(at time.Time) time.Time { return at.Add(m.offset) }
 
-// beginsBeat reports whether a time, by the clock of Redis, is in the first second of a Beat.
-func beginsBeat(now time.Time) bool { return now.Truncate(Beat).Equal(now.Truncate(Watched)) }
+// beginsInterval reports whether a time, by the clock of Redis, is in the first second of a [HeartbeatInterval].
+func beginsInterval(now time.Time) bool {
+	return now.Truncate(HeartbeatInterval).Equal(now.Truncate(Watched))
+}
 
 // slotAt returns the slot to which counts up to now belong.
 func slotAt(now time.Time) int64 {
-	slot := now.UnixMicro() / Beat.Microseconds()
-	if beginsBeat(now) {
+	slot := now.UnixMicro() / HeartbeatInterval.Microseconds()
+	if beginsInterval(now) {
 		slot-- // the one that has just ended
 	}
 	return slot
@@ -196,7 +198,7 @@ func (m *Member) count(now time.Time) {
 		}
 		args = append(args, name, before.text(is, now), placeOf(name), is.Arrived-before.Arrived, is.Refused-before.Refused, is.Departed-before.Departed, is.Failed-before.Failed)
 		before.Totals, before.again = is, false
-		if len(args) >= beatArgs*beatBuckets {
+		if len(args) >= heartbeatArgs*heartbeatBuckets {
 			flush()
 		}
 	}
@@ -207,23 +209,23 @@ func (m *Member) count(now time.Time) {
 		}
 	}
 	add := func(name, text string) {
-		if args = append(args, name, text, "", 0, 0, 0, 0); len(args) >= beatArgs*beatBuckets {
+		if args = append(args, name, text, "", 0, 0, 0, 0); len(args) >= heartbeatArgs*heartbeatBuckets {
 			flush()
 		}
 	}
 	for name, b := range m.bins {
 		add(binsOf(name), b.text())
 	}
-	if beginsBeat(now) {
+	if beginsInterval(now) {
 		m.refused(add)
 	}
 	flush()
 }
 
 const (
-	beatArgs    = 7   // per bucket
-	beatBuckets = 250 // in one script
-	parts       = 64  // of the history
+	heartbeatArgs    = 7   // per bucket
+	heartbeatBuckets = 250 // in one script
+	parts            = 64  // of the history
 )
 
 // placeOf returns the position of a bucket in a period of the history: "part short".
@@ -303,7 +305,7 @@ func (m *Member) says(at time.Time, leaves bool) string {
 	}
 	now := m.counts.Lateness()
 	about.P99Lateness = now.P99(m.late[Slots-1])
-	if beginsBeat(m.redis(at)) {
+	if beginsInterval(m.redis(at)) {
 		copy(m.late[1:], m.late[:])
 		m.late[0] = now
 	}
@@ -319,9 +321,9 @@ func (m *Member) send(ctx context.Context, says string, counted []any) error {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 		sent := time.Now()
-		keys := []string{beatsKey, processesKey, watchedKey, countsKey + m.id, historyKey + strconv.FormatInt(m.period, 10)}
+		keys := []string{heartbeatsKey, processesKey, watchedKey, countsKey + m.id, historyKey + strconv.FormatInt(m.period, 10)}
 		args := append([]any{m.id, m.number + 1, time.Since(m.born).Microseconds(), says, m.period}, counted...)
-		reply, err := lua.Beat.Run(ctx, m.cfg.Redis, nil, keys, args...)
+		reply, err := lua.Heartbeat.Run(ctx, m.cfg.Redis, nil, keys, args...)
 		cancel()
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 
 // Progress holds the recent results of a bucket's requests, over all processes that ran in the last minute.
 type Progress struct {
-	// Window is the time that the next three fields cover: about 30 seconds, in whole beats that all processes have reported.
+	// Window is the time that the next three fields cover: about 30 seconds, in whole heartbeats that all processes have reported.
 	Window    time.Duration
 	Arrived   int64 // admitted jobs
 	Succeeded int64 // requests whose delivery succeeded: a batch is one
@@ -115,7 +115,7 @@ func parseProgress(text string) (p progress) {
 
 // Progress returns the recent results of a bucket's requests.
 func (s *Snapshot) Progress(bucket string) Progress {
-	sum := Progress{Window: recent * Beat}
+	sum := Progress{Window: recent * HeartbeatInterval}
 	newest := s.lastSlot()
 	var last int64
 	for _, p := range slices.Concat(s.Processes, s.left, s.gone) {
@@ -150,5 +150,5 @@ func (s *Snapshot) Progress(bucket string) Progress {
 // lastSlot returns the newest slot that all processes have reported.
 func (s *Snapshot) lastSlot() int64 {
 	const delay = time.Second // after the end of a slot
-	return s.Now.Add(-delay).UnixMicro()/Beat.Microseconds() - 1
+	return s.Now.Add(-delay).UnixMicro()/HeartbeatInterval.Microseconds() - 1
 }

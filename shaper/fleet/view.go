@@ -35,8 +35,8 @@ type Process struct {
 	Buckets int `json:"buckets"`
 
 	// By the clock of Redis: when it started, and when it told something last.
-	Since    time.Time `json:"since"`
-	LastBeat time.Time `json:"last_beat"`
+	Since         time.Time `json:"since"`
+	LastHeartbeat time.Time `json:"last_heartbeat"`
 
 	left   bool // it has stopped
 	silent bool // no heartbeat for longer than Silence
@@ -70,20 +70,20 @@ func (v *View) Look(ctx context.Context) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
 	pipe := v.redis.Pipeline()
-	beats, abouts, clock := pipe.ZRangeWithScores(ctx, beatsKey, 0, -1), pipe.HGetAll(ctx, processesKey), pipe.Time(ctx)
+	heartbeats, abouts, clock := pipe.ZRangeWithScores(ctx, heartbeatsKey, 0, -1), pipe.HGetAll(ctx, processesKey), pipe.Time(ctx)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at the fleet: %w", err)
 	}
 	s := &Snapshot{Now: clock.Val(), bins: map[string]map[int64]Counts{}, refused: map[string]map[string]int64{}}
 	pipe = v.redis.Pipeline()
 	var counts []*redis.MapStringStringCmd
-	for _, z := range beats.Val() {
+	for _, z := range heartbeats.Val() {
 		last := time.UnixMicro(int64(z.Score))
 		age := s.Now.Sub(last)
 		if age > Forgotten || age < -Silence {
 			continue
 		}
-		p := Process{ID: fmt.Sprint(z.Member), LastBeat: last.UTC()}
+		p := Process{ID: fmt.Sprint(z.Member), LastHeartbeat: last.UTC()}
 		since, says, _ := strings.Cut(abouts.Val()[p.ID], " ")
 		started, err := strconv.ParseInt(since, 10, 64)
 		var it said
@@ -232,7 +232,7 @@ func (s *Snapshot) HostFault(bucket string) (text string, isAll bool) {
 	return text, sick > 0 && sick == s.Dispatchers(bucket)
 }
 
-// Minute returns the departures of a bucket in the last minute, one number per [Beat], the oldest first. The last one may be incomplete.
+// Minute returns the departures of a bucket in the last minute, one number per [HeartbeatInterval], the oldest first. The last one may be incomplete.
 func (s *Snapshot) Minute(bucket string) [Slots]int64 {
 	newest := s.lastSlot()
 	var minute [Slots]int64
@@ -258,5 +258,5 @@ func (s *Snapshot) Rate(bucket string) float64 {
 	for _, n := range minute[Slots-slots:] {
 		sum += n
 	}
-	return float64(sum) / (slots * Beat.Seconds())
+	return float64(sum) / (slots * HeartbeatInterval.Seconds())
 }

@@ -224,14 +224,14 @@ func (t *tally) second(s *Snapshot) Second {
 		there[p.ID] = true
 		known := t.processes[p.ID]
 		if known == nil {
-			known = &tallied{counts: map[string]Counts{}, last: p.LastBeat, isReporting: p.Since.After(t.since)}
+			known = &tallied{counts: map[string]Counts{}, last: p.LastHeartbeat, isReporting: p.Since.After(t.since)}
 			t.processes[p.ID] = known
 		}
 		isReporting := known.isReporting
 		if isReporting && !p.left {
 			second.Reporting++
 		}
-		if step := p.LastBeat.Sub(known.last); step > 0 && step < Watched+Watched/2 {
+		if step := p.LastHeartbeat.Sub(known.last); step > 0 && step < Watched+Watched/2 {
 			known.isReporting = true // from the next heartbeat on: this one may cover more than a second
 		}
 		for bucket, now := range p.counts {
@@ -242,7 +242,7 @@ func (t *tally) second(s *Snapshot) Second {
 			}
 			known.counts[bucket] = now.Counts
 		}
-		known.last, known.name = p.LastBeat, fmt.Sprintf("%s on %s", p.Name, p.Host)
+		known.last, known.name = p.LastHeartbeat, fmt.Sprintf("%s on %s", p.Name, p.Host)
 		if p.left {
 			known.name = ""
 		}

@@ -140,7 +140,7 @@ var (
 )
 
 // purgedTotal is kept in Redis, as purges are made by any process.
-var purgedTotal = prometheus.NewDesc("tundish_purged_total", "Jobs that purges have dropped, by whatever process.", []string{"bucket"}, nil)
+var purgedTotal = prometheus.NewDesc("tundish_jobs_purged_total", "Jobs that purges have dropped, by whatever process.", []string{"bucket"}, nil)
 
 // deadDroppedTotal is kept in Redis, as any dispatcher drops them.
 var deadDroppedTotal = prometheus.NewDesc("tundish_dead_letters_dropped_total",

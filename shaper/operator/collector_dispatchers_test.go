@@ -48,7 +48,7 @@ func TestCollectorOfDispatchers(t *testing.T) {
 			return func() { cancel(); <-ended }
 		}
 		pass := func(d time.Duration) { <-time.After(d) } // takes no time in a bubble
-		known := fleet.Beat + time.Second
+		known := fleet.HeartbeatInterval + time.Second
 
 		var killed atomic.Bool
 		want("at first", 0)

@@ -87,9 +87,9 @@ func (f *DeadFilter) matches(info *shaper.JobInfo) bool {
 
 // DeadPage are dead letters that match a filter.
 type DeadPage struct {
-	Letters []shaper.JobInfo
-	Looked  int    // dead letters that were examined
-	Next    string // the cursor to go on from; "" if there are no more. There may be more even if Letters is empty
+	DeadLetters []shaper.JobInfo
+	Looked      int    // dead letters that were examined
+	Next        string // the cursor to go on from; "" if there are no more. There may be more even if DeadLetters is empty
 }
 
 // Find returns dead letters that match the filter, newest first: at most limit (clamped to 1 to 1000), from the cursor of an earlier call on, "" at
@@ -120,7 +120,7 @@ func (d DeadLetters) Find(ctx context.Context, filter DeadFilter, cursor string,
 			if !matches {
 				continue
 			}
-			if found.Letters = append(found.Letters, some[i].JobInfo); room.full() {
+			if found.DeadLetters = append(found.DeadLetters, some[i].JobInfo); room.full() {
 				return found, nil
 			}
 		}
@@ -235,12 +235,12 @@ func (w *deadWalk) isBehind(z redis.Z) bool {
 
 // DeadReason is a reason for which jobs died, and how many died of it.
 type DeadReason struct {
-	Cause   string    `json:"cause"`            // one of the Cause constants of package shaper
-	Reason  string    `json:"reason,omitempty"` // of the last response
-	Status  int       `json:"status,omitempty"` // of HTTP, of the last response
-	Letters int       `json:"letters"`
-	Oldest  time.Time `json:"oldest"` // when the first and the last of them died
-	Newest  time.Time `json:"newest"`
+	Cause       string    `json:"cause"`            // one of the Cause constants of package shaper
+	Reason      string    `json:"reason,omitempty"` // of the last response
+	Status      int       `json:"status,omitempty"` // of HTTP, of the last response
+	DeadLetters int       `json:"dead_letters"`
+	Oldest      time.Time `json:"oldest"` // when the first and the last of them died
+	Newest      time.Time `json:"newest"`
 }
 
 // DeadReasons are the reasons of some dead letters, most frequent first.
@@ -284,7 +284,7 @@ func (d DeadLetters) Reasons(ctx context.Context, filter DeadFilter, cursor stri
 				one = &DeadReason{Cause: k.cause, Reason: k.reason, Status: k.status, Newest: info.Died}
 				reasons[k] = one
 			}
-			one.Letters++
+			one.DeadLetters++
 			one.Oldest = info.Died
 		}
 	}
@@ -292,7 +292,7 @@ func (d DeadLetters) Reasons(ctx context.Context, filter DeadFilter, cursor stri
 		sum.Reasons = append(sum.Reasons, *one)
 	}
 	slices.SortFunc(sum.Reasons, func(a, b DeadReason) int {
-		return cmp.Or(b.Letters-a.Letters, cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Reason, b.Reason), a.Status-b.Status)
+		return cmp.Or(b.DeadLetters-a.DeadLetters, cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Reason, b.Reason), a.Status-b.Status)
 	})
 	if sum.Next = walk.position(); walk.ended {
 		sum.Next = ""

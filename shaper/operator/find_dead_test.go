@@ -77,11 +77,11 @@ func TestFindDead(t *testing.T) {
 			var ids []string
 			for cursor := ""; ; {
 				page, err := op.Bucket("b").Dead().Find(t.Context(), c.filter, cursor, limit)
-				if err != nil || len(page.Letters) > limit {
-					t.Fatalf("%s: %d letters, %v", name, len(page.Letters), err)
+				if err != nil || len(page.DeadLetters) > limit {
+					t.Fatalf("%s: %d letters, %v", name, len(page.DeadLetters), err)
 				}
-				for i := range page.Letters {
-					ids = append(ids, page.Letters[i].ID)
+				for i := range page.DeadLetters {
+					ids = append(ids, page.DeadLetters[i].ID)
 				}
 				if cursor = page.Next; cursor == "" {
 					break

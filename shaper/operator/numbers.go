@@ -42,7 +42,7 @@ type BucketNumbers struct {
 	Purged int64 `lua:"purged" json:"purged"`
 
 	// Jobs that a purge has moved out and not removed yet. Absent if there are none.
-	Purging int64 `lua:"purging" json:"purging,omitempty" gauge:"bucket_purging_jobs" help:"Jobs that a purge has moved aside and not removed yet."`
+	Purging int64 `lua:"purging" json:"purging,omitempty" gauge:"bucket_purging_jobs" help:"Jobs that a purge has moved out and not removed yet."`
 
 	// The bytes of dead letters: their ids, payloads, headers and last responses.
 	DeadBytes int64 `lua:"dead_bytes" json:"dead_bytes" gauge:"bucket_dead_letters_bytes" help:"Bytes of the dead letters kept."`

@@ -64,7 +64,7 @@ type Operator struct {
 
 // New checks the buckets and returns an operator without an author. It does not talk to Redis yet.
 func New(cfg Config) (*Operator, error) {
-	s, err := store.New(store.Guest, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	s, err := store.New(store.ReadOnly, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}

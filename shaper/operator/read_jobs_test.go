@@ -74,7 +74,7 @@ func TestListsAreBoundedInBytes(t *testing.T) {
 					}
 					var page operator.DeadPage
 					page, err = c.bucket.Dead().Find(t.Context(), filter, cursor, 1000)
-					jobs, looked, cursor = page.Letters, page.Looked, page.Next
+					jobs, looked, cursor = page.DeadLetters, page.Looked, page.Next
 				} else {
 					var filter operator.JobFilter
 					if c.another {

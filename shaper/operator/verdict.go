@@ -331,7 +331,7 @@ func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
 func (v *Verdict) grows(j *judgement) {
 	more := j.progress.Arrived - j.progress.Gone
 	free := j.Capacity - j.Unfinished - j.Callbacks
-	const least = 3 // jobs: a smaller change is chance
+	const least = 3                                                                            // jobs: a smaller change is chance
 	if more < least || v.Waits == 0 || free <= 0 || j.Now.Sub(j.resumed) < j.progress.Window { // it grew while it was paused
 		return
 	}

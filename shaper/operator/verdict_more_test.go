@@ -130,7 +130,7 @@ func TestRetriesBehindABreaker(t *testing.T) {
 func TestResumedBucketIsNotSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		j := judge(t)
+		j := newVerdictRig(t)
 		bucket := j.op.As("anna").Bucket("b")
 		must.OK(t, bucket.Pause(t.Context(), "tests"))
 		j.enqueue(100)

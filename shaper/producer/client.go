@@ -99,7 +99,7 @@ func (c *Client) Close() {
 // New checks the buckets and returns a client. It does not talk to Redis yet: the first call of a bucket reads the effective settings, or creates
 // missing ones.
 func New(cfg Config) (*Client, error) {
-	s, err := store.New(store.Guest, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
+	s, err := store.New(store.ReadOnly, cfg.Redis, cfg.Buckets, cfg.Timeout, cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return nil, err
 	}

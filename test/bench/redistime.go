@@ -205,11 +205,11 @@ func isScript(command string) bool {
 // The basket holds the commands that any queue needs to enqueue, take and finish a job. It is the measure of the engine's cost and must never change
 // with the engine.
 const (
-	basketBody = "basket:{b}:body"
-	basketMeta = "basket:{b}:meta"
-	basketList = "basket:{b}:list"
-	basketLent = "basket:{b}:lent"
-	basketSeen = "basket:{b}:seen"
+	basketBody   = "basket:{b}:body"
+	basketMeta   = "basket:{b}:meta"
+	basketList   = "basket:{b}:list"
+	basketLeases = "basket:{b}:leases"
+	basketSeen   = "basket:{b}:seen"
 
 	basketStock = 10_000 // jobs that wait
 	basketBatch = 100    // jobs of a transaction, which takes about as long as a script
@@ -234,8 +234,8 @@ func stock(ctx context.Context, store redis.UniversalClient) (*baskets, error) {
 			id := basketID(b.came)
 			p.HSet(ctx, basketBody, id, payload)
 			p.RPush(ctx, basketList, id)
-			p.HSet(ctx, basketMeta, "lent-"+id, "1 1 0 0 0 0")
-			p.ZAdd(ctx, basketLent, redis.Z{Score: float64(b.came), Member: "lent-" + id})
+			p.HSet(ctx, basketMeta, "self-dispatched-"+id, "1 1 0 0 0 0")
+			p.ZAdd(ctx, basketLeases, redis.Z{Score: float64(b.came), Member: "self-dispatched-" + id})
 			p.ZAdd(ctx, basketSeen, redis.Z{Score: float64(b.came), Member: "seen-" + id})
 		}
 		return nil
@@ -269,8 +269,8 @@ func (b *baskets) run(ctx context.Context) error {
 			p.LPop(ctx, basketList)
 			p.HGet(ctx, basketBody, leaves)
 			p.HSet(ctx, basketMeta, leaves, "1 1 0 0 0 0")
-			p.ZAdd(ctx, basketLent, redis.Z{Score: now, Member: leaves})
-			p.ZRem(ctx, basketLent, leaves)
+			p.ZAdd(ctx, basketLeases, redis.Z{Score: now, Member: leaves})
+			p.ZRem(ctx, basketLeases, leaves)
 			p.HDel(ctx, basketMeta, leaves)
 			p.HDel(ctx, basketBody, leaves)
 			p.ZAdd(ctx, basketSeen, redis.Z{Score: now, Member: leaves})

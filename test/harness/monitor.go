@@ -93,7 +93,7 @@ func (m *SlotMonitor) Read(line string) {
 	defer m.mu.Unlock()
 	switch {
 	case verb == "HSET" && key == "claims":
-		// "dispatcher" "claim time id slot;id later;id later epoch;…": see lua/lib/handout.lua
+		// "dispatcher" "claim time id slot;id later;id later epoch;…": see lua/lib/claim_reply.lua
 		fields := strings.Fields(rest)
 		if len(fields) < 4 {
 			return

@@ -20,7 +20,7 @@ import (
 const invariants = `
 local b, p, wrong = KEYS[1], KEYS[2], {}
 local function fault(...) if #wrong < 20 then wrong[#wrong + 1] = string.format(...) end end
-local places, riders = {}, {}
+local places, followers = {}, {}
 local function put(id, place) places[id] = (places[id] and places[id] .. ' and ' or '') .. place end
 for _, key in ipairs(redis.call('KEYS', b .. 'q:*')) do
   for _, id in ipairs(redis.call('LRANGE', key, 0, -1)) do put(id, 'list') end
@@ -40,7 +40,7 @@ for _, id in ipairs(ids) do
   if not places[id] then fault('job %s is in no place', id)
   elseif string.find(places[id], ' and ', 1, true) then fault('job %s is in %s', id, places[id]) end
 end
-local in_flight = #leases - redis.call('ZCARD', b .. 'riders')
+local in_flight = #leases - redis.call('ZCARD', b .. 'followers')
 local function sums(key, bound)
   local unfinished, flying = 0, 0
   local all = redis.call('HGETALL', b .. key)

@@ -87,8 +87,8 @@ func TestAMillionWaits(t *testing.T) {
 			defer close(done)
 			purged = s.purge()
 		}()
-		aside := s.Key("purged:normal:")
-		harness.Await(t, 10*time.Second, "the purge is under way", func() bool { return s.Inspector.Exists(t.Context(), aside).Val() == 1 })
+		movedOut := s.Key("purged:normal:")
+		harness.Await(t, 10*time.Second, "the purge is under way", func() bool { return s.Inspector.Exists(t.Context(), movedOut).Val() == 1 })
 		poured := more() // what comes from now on is not purged
 		s.Post("new", 400)
 		<-done

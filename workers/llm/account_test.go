@@ -146,11 +146,11 @@ func background(polls *int) http.HandlerFunc {
 }
 
 // A response in the background is charged what was reserved. Each poll that reports the usage names the response, for Redis to settle it once. It
-// teaches once.
+// counts once in the estimate.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	polls := 0
-	l := &Learned{}
+	l := &LearnedEstimates{}
 	w := must.Get(New(apiOf(t, OpenAI, background(&polls)), l, nil))(t)
 	t.Cleanup(w.Close)
 	reserved, outcome := ask(t, w, "/v1/responses", `{"model":"m","background":true,"input":"Hello"}`)
@@ -166,7 +166,7 @@ func TestBackground(t *testing.T) {
 			t.Errorf("used: %+v, %s", outcome.Use, named(outcome))
 		}
 	}
-	must.Equal(t, l.estimateOf("m").answers(), 1, "it has taught times")
+	must.Equal(t, l.estimateOf("m").answers(), 1, "number of answers of the model")
 }
 
 // named is the response to which an outcome belongs: its id, its model and the role of the attempt.

@@ -177,7 +177,7 @@ func (c *Call) Close() shaper.Outcome {
 	case errors.Is(cause, ErrClientGone):
 		by = byClient
 	case cause != nil && !errors.Is(cause, errIdle), c.broken == nil: // the lease was lost, or the process stops
-		by = byUs
+		by = byTundish
 	default:
 		outcome = shaper.Retry(ReasonCut, fmt.Sprintf("the answer broke off: %v", cmp.Or(cause, c.broken)))
 		outcome.Status, outcome.Signal = c.Status, shaper.SignalFailed

@@ -261,7 +261,7 @@ func TestCancelledCalls(t *testing.T) {
 	})
 	w := must.Get(New(config, nil, m))(t)
 	t.Cleanup(w.Close)
-	for by, cause := range map[string]error{byClient: ErrClientGone, byUs: errors.New("the lease is lost")} {
+	for by, cause := range map[string]error{byClient: ErrClientGone, byTundish: errors.New("the lease is lost")} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		call, outcome := open(ctx, w, "messages")
 		if call == nil {
@@ -289,7 +289,7 @@ func TestCancelledCalls(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"tundish_llm_ended_total,b,client": "1 0 0", "tundish_llm_ended_total,b,us": "1 0 0", "tundish_llm_streams,b": "0 0 0", "tundish_llm_first_byte_seconds,b": "0 0 2",
+		"tundish_llm_requests_total,b,client": "1 0 0", "tundish_llm_requests_total,b,tundish": "1 0 0", "tundish_llm_streams,b": "0 0 0", "tundish_llm_first_byte_seconds,b": "0 0 2",
 	} {
 		must.Equal(t, seen[name], want, "%s is", name)
 	}

@@ -51,7 +51,7 @@ func (b *begun) makeRoom(caller string) {
 }
 
 // begins remembers the request of a response whose usage comes later, and its caller. A run has several requests: the first one counts.
-func (l *Learned) begins(id, caller string, r *request) {
+func (l *LearnedEstimates) begins(id, caller string, r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.begun.byID[id] == nil {
@@ -61,7 +61,7 @@ func (l *Learned) begins(id, caller string, r *request) {
 
 // ends returns the request of a response, nil if it is not known, and whether this process sees its usage for the first time. caller is the caller of
 // the poll.
-func (l *Learned) ends(id, caller string) (r *request, isFirst bool) {
+func (l *LearnedEstimates) ends(id, caller string) (r *request, isFirst bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, known := l.begun.byID[id]

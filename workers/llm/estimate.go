@@ -20,7 +20,7 @@ const (
 // reserves that many times. learned may be nil.
 //
 // It returns the error of [Config.CheckJob] for such a body.
-func Estimate(c Config, path string, body []byte, learned *Learned) (shaper.Units, error) {
+func Estimate(c Config, path string, body []byte, learned *LearnedEstimates) (shaper.Units, error) {
 	r, err := c.read("", path, body)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func Estimate(c Config, path string, body []byte, learned *Learned) (shaper.Unit
 	return c.estimate(r, learned), nil
 }
 
-func (c Config) estimate(r *request, learned *Learned) shaper.Units {
+func (c Config) estimate(r *request, learned *LearnedEstimates) shaper.Units {
 	if r.asks == asksNothing {
 		return shaper.Units{shaper.UnitInput: 0, shaper.UnitOutput: 0}
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // learnedOf has so many answers of a model, each with as many input tokens for ten bytes and output tokens.
-func learnedOf(model string, answers int, perTen, output int64) *Learned {
-	l := &Learned{}
+func learnedOf(model string, answers int, perTen, output int64) *LearnedEstimates {
+	l := &LearnedEstimates{}
 	for range answers {
 		l.note(&request{model: model, content: content{text: 10}, choices: 1}, shaper.Units{shaper.UnitInput: perTen, shaper.UnitOutput: output})
 	}
@@ -55,7 +55,7 @@ func TestEstimate(t *testing.T) {
 		name    string
 		counts  bool
 		body    string
-		learned *Learned
+		learned *LearnedEstimates
 		want    string
 	}{
 		{"no maximum", true, thousand + `}`, nil, "input:300,output:500"},

@@ -87,7 +87,7 @@ func TestAnswersCostNoTree(t *testing.T) { //nolint:paralleltest // measures the
 		r, _ := parse(api, c.endpoint("/v1/chat/completions"), ReadBody([]byte(chat(""))))
 		costs(t, 512<<10, 1, answerShapes, func(body []byte) {
 			_, _ = Usage(api, body)
-			_ = c.charge(r, &shaper.Answer{Body: body}, &Learned{})
+			_ = c.charge(r, &shaper.Answer{Body: body}, &LearnedEstimates{})
 			for _, status := range []int{200, 400, 429} {
 				_ = Judge(policy, &workers.Response{Status: status, Header: http.Header{}, Body: body})
 			}

@@ -43,7 +43,7 @@ func TestInput(t *testing.T) {
 }
 
 // After 20 requests of another kind a text of 1,000 bytes reserves what texts do, and a request of that kind what they have used.
-func TestOtherInputTeachesNothingOfText(t *testing.T) {
+func TestOtherInputChangesNoEstimateOfText(t *testing.T) {
 	t.Parallel()
 	c := valid(OpenAI)
 	plain := []byte(`{"model":"m","input":"` + strings.Repeat("a", 1000) + `"}`)
@@ -51,7 +51,7 @@ func TestOtherInputTeachesNothingOfText(t *testing.T) {
 		"web search": `"tools":[{"type":"web_search"}]`, "file search": `"tools":[{"type":"file_search"}]`, "chained": `"previous_response_id":"resp_1"`,
 		"conversation": `"conversation":"conv_1"`, "stored prompt": `"prompt":{"id":"pmpt_1"}`, "Anthropic's search": `"tools":[{"type":"web_search_20250305","name":"web_search"}]`,
 	} {
-		learned := &Learned{}
+		learned := &LearnedEstimates{}
 		short := []byte(`{"model":"m","input":"What is new?",` + more + `}`)
 		before, err := Estimate(c, "", short, learned)
 		if err != nil || before[shaper.UnitInput] < DefaultExpectedInput {
@@ -74,7 +74,7 @@ func TestOtherInputTeachesNothingOfText(t *testing.T) {
 // Of a form that nobody knows, what is beside the text adds to the next text once, and not for each of its bytes.
 func TestHiddenInputOfAnUnknownForm(t *testing.T) {
 	t.Parallel()
-	c, learned := valid(OpenAI), &Learned{}
+	c, learned := valid(OpenAI), &LearnedEstimates{}
 	short := []byte(`{"model":"m","messages":[{"role":"user","content":"Hello"}],"search_of_tomorrow":true}`)
 	r, _ := parse(OpenAI, endpoint{}, ReadBody(short))
 	for range 20 {
@@ -113,7 +113,7 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("%s %.80s: %s, %v; want an output of %d", one.path, one.body, units, err, one.want)
 		}
 	}
-	learned := &Learned{}
+	learned := &LearnedEstimates{}
 	r, _ := parse(OpenAI, endpoint{}, ReadBody([]byte(`{"model":"m","prompt":[`+texts+`]}`)))
 	for range 20 {
 		learned.note(r, shaper.Units{shaper.UnitInput: 21, shaper.UnitOutput: 2100})

@@ -31,7 +31,7 @@ var seconds = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 const (
 	byProvider = "provider"
 	byClient   = "client"
-	byUs       = "us"
+	byTundish  = "tundish"
 )
 
 // Metrics count the tokens of good responses, and how they compare with the reservations. Workers of any number of buckets share one. The label "model"
@@ -68,8 +68,8 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Name: "tundish_llm_streams", Help: "Answers that stream to clients of a route now.",
 		}, []string{"bucket"}),
 		endings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_llm_ended_total", Help: "Answers to clients of a route, by who ended them: the provider, the client, which went away, or us, as a lease was lost or a process stopped.",
-		}, []string{"bucket", "by"}),
+			Name: "tundish_llm_requests_total", Help: "Requests of clients of a route, by what ended the response: the provider, the client (it went away), or Tundish (a lease was lost, or a process stopped).",
+		}, []string{"bucket", "ended_by"}),
 		buckets: map[string]bool{},
 	}
 	if err := errors.Join(reg.Register(m.tokens), reg.Register(m.ratio), reg.Register(m.first), reg.Register(m.open), reg.Register(m.endings)); err != nil {

@@ -91,7 +91,7 @@ func ratioOf(t *testing.T, reg *prometheus.Registry, bucket string) (sum float64
 func TestMetricsOfManyModels(t *testing.T) {
 	t.Parallel()
 	m, reg := newMetrics(t)
-	l := &Learned{}
+	l := &LearnedEstimates{}
 	for i := range 80 {
 		m.count("b", l.nameOf(fmt.Sprint("m", i), ""), "", spent{tokens: tokens{input: 1}}, nil)
 	}

@@ -13,7 +13,7 @@ const refusedFor = time.Hour
 type refusals map[string]time.Time
 
 // refuses records that the model of a request refuses to report the usage of a stream.
-func (l *Learned) refuses(r *request, now time.Time) {
+func (l *LearnedEstimates) refuses(r *request, now time.Time) {
 	name := l.nameOf(r.subject(), r.sentBy.caller) // of a bounded number
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -24,7 +24,7 @@ func (l *Learned) refuses(r *request, now time.Time) {
 }
 
 // refusesUsage reports whether a model does.
-func (l *Learned) refusesUsage(model string, now time.Time) bool {
+func (l *LearnedEstimates) refusesUsage(model string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.refusals) == 0 {

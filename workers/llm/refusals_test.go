@@ -80,7 +80,7 @@ func TestStrictProviders(t *testing.T) {
 // What is refused is remembered for each model, for an hour, and for a bounded number of them.
 func TestRefusalsEnd(t *testing.T) {
 	t.Parallel()
-	l, now := &Learned{}, time.Now()
+	l, now := &LearnedEstimates{}, time.Now()
 	l.refuses(&request{model: "m"}, now)
 	if !l.refusesUsage("m", now.Add(59*time.Minute)) || l.refusesUsage("m", now.Add(time.Hour)) || l.refusesUsage("n", now) {
 		t.Error("it is not remembered for an hour, or of another model")

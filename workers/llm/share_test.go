@@ -21,7 +21,7 @@ func sent(caller, model string) *request {
 // The memory of responses is shared: a caller that fills it forgets its own oldest ones, and never those of others.
 func TestChargesAreShared(t *testing.T) {
 	t.Parallel()
-	l := &Learned{}
+	l := &LearnedEstimates{}
 	l.begins("of-quiet", "quiet", &request{})
 	for i := range 3 * rememberedIDs {
 		l.begins(fmt.Sprint("resp_", i), "loud", &request{})
@@ -49,7 +49,7 @@ func TestChargesAreShared(t *testing.T) {
 func TestChargesStayBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var l Learned
+		var l LearnedEstimates
 		callers := rapid.IntRange(1, 12_000).Draw(t, "callers")
 		for i := range rapid.IntRange(9_000, 25_000).Draw(t, "ids") {
 			l.begins(fmt.Sprint(i), fmt.Sprint(i*7%callers), &request{})
@@ -70,7 +70,7 @@ func TestChargesStayBounded(t *testing.T) {
 // A caller that names many models leaves others some to learn of, in this process and in those that share what it learned.
 func TestLearnedModelsAreShared(t *testing.T) {
 	t.Parallel()
-	l, used := &Learned{}, shaper.Units{shaper.UnitInput: 25, shaper.UnitOutput: 40}
+	l, used := &LearnedEstimates{}, shaper.Units{shaper.UnitInput: 25, shaper.UnitOutput: 40}
 	for i := range 200 {
 		l.note(sent("loud", fmt.Sprint("made-up-", i)), used)
 		l.refuses(sent("loud", fmt.Sprint("stream_options", i)), time.Now()) // an API that answers with the name in its error
@@ -87,7 +87,7 @@ func TestLearnedModelsAreShared(t *testing.T) {
 	}
 	must.Equal(t, l.nameOf("gpt-4o-mini", "quiet"), "gpt-4o-mini", "another model of it counts as")
 	stored := maps.Clone(l.News())
-	second := &Learned{}
+	second := &LearnedEstimates{}
 	second.Adopt(stored)
 	for i := range 200 {
 		second.note(sent("loud", fmt.Sprint("another-", i)), used)

@@ -259,12 +259,12 @@ func (s *stream) soFar() (t tokens, ok bool) {
 
 // chargeStream is charge for a streaming response. If the stream was cut, input is what was reported or estimated. Output is computed from the text that
 // arrived, and is at least what was reported. A stream with an event that is too long is charged what was reserved.
-func (c Config) chargeStream(r *request, answer *stream, learned *Learned) (s spent) {
+func (c Config) chargeStream(r *request, answer *stream, learned *LearnedEstimates) (s spent) {
 	s.metadata = answer.meta
 	s.isOpen = !answer.isEnded // a background response goes on, and is polled
 	if s.tokens, s.reported = answer.tokens(); s.reported {
 		s.charged = s.counted(c.API)
-		s.teach(r, learned)
+		s.updateEstimates(r, learned)
 	} else {
 		if answer.isBlind {
 			s.tokens = tokens{}

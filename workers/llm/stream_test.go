@@ -108,7 +108,7 @@ func TestLongEvent(t *testing.T) {
 	}
 	config := valid(OpenAI)
 	config.CountMaxTokens = false
-	if spent := config.chargeStream(&request{model: "m", choices: 1, maximum: unbounded}, s, &Learned{}); spent.charged != nil || spent.reported {
+	if spent := config.chargeStream(&request{model: "m", choices: 1, maximum: unbounded}, s, &LearnedEstimates{}); spent.charged != nil || spent.reported {
 		t.Errorf("charged %+v, want what was reserved", spent)
 	}
 }
@@ -134,7 +134,7 @@ func TestChargeOfCutStreams(t *testing.T) {
 		config.CountMaxTokens = c.counts
 		s := &stream{api: c.api}
 		s.pass([]byte(c.text))
-		if spent := config.chargeStream(r, s, &Learned{}); spent.charged.String() != c.want || spent.reported {
+		if spent := config.chargeStream(r, s, &LearnedEstimates{}); spent.charged.String() != c.want || spent.reported {
 			t.Errorf("%s: %+v, want %s", name, spent, c.want)
 		}
 	}

@@ -164,12 +164,12 @@ type spent struct {
 
 // charge returns the usage that a response reports, and adds it to the learned estimates. Without usage it estimates. A response that was cut before its
 // usage, or whose usage comes later, is charged what was reserved.
-func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s spent) {
+func (c Config) charge(r *request, answer *shaper.Answer, learned *LearnedEstimates) (s spent) {
 	said := readReport(answer.Body)
 	s.metadata = said.meta
 	if s.tokens, s.reported = said.usage(c.API); s.reported {
 		s.charged = s.counted(c.API)
-		s.teach(r, learned)
+		s.updateEstimates(r, learned)
 	} else {
 		estimate := c.estimate(r, learned)
 		s.input, s.output = estimate[shaper.UnitInput], estimate[shaper.UnitOutput]
@@ -188,8 +188,8 @@ func (c Config) charge(r *request, answer *shaper.Answer, learned *Learned) (s s
 	return s
 }
 
-// teach adds the usage to the learned estimates, except for a batch, whose usage is of many requests.
-func (s *spent) teach(r *request, learned *Learned) {
+// updateEstimates adds the usage to the learned estimates, except for a batch, whose usage is of many requests.
+func (s *spent) updateEstimates(r *request, learned *LearnedEstimates) {
 	if !s.isBatch() {
 		learned.note(r, s.charged)
 	}

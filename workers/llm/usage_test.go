@@ -120,10 +120,10 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// Answers that tell their usage teach, others do not. A maximum that counts is no lesson.
-func TestChargeTeaches(t *testing.T) {
+// Answers with usage change the estimates, others do not. A maximum that counts changes none.
+func TestChargeUpdatesEstimates(t *testing.T) {
 	t.Parallel()
-	config, l := valid(OpenAI), &Learned{}
+	config, l := valid(OpenAI), &LearnedEstimates{}
 	r := &request{model: "m", content: content{text: 2400}, maximum: 4096, choices: 1}
 	for range 10 {
 		config.charge(r, &shaper.Answer{Status: 200, Body: []byte(chatAnswer)}, l)

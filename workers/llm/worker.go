@@ -18,7 +18,7 @@ const maxAnswer = shaper.MaxResultBody
 type Worker struct {
 	config  Config
 	http    *httpworker.Worker
-	learned *Learned
+	learned *LearnedEstimates
 	metrics *Metrics
 }
 
@@ -26,7 +26,7 @@ var _ shaper.Worker = (*Worker)(nil)
 
 // New makes a worker, or returns what is wrong with config. learned collects the usage that responses report; if it is nil, the worker has its own.
 // metrics count the tokens of responses; nil counts nothing.
-func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
+func New(config Config, learned *LearnedEstimates, metrics *Metrics) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func New(config Config, learned *Learned, metrics *Metrics) (*Worker, error) {
 		return nil, err
 	}
 	if learned == nil {
-		learned = &Learned{}
+		learned = &LearnedEstimates{}
 	}
 	return &Worker{config: config, http: sender, learned: learned, metrics: metrics}, nil
 }

@@ -171,11 +171,11 @@ func TestNoAnswer(t *testing.T) {
 }
 
 // What a worker learns is known to the programs that share it.
-func TestDeliverTeaches(t *testing.T) {
+func TestDeliverUpdatesEstimates(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
 	p.answer = messagesAnswer
-	c, learned := p.config(Anthropic), &Learned{}
+	c, learned := p.config(Anthropic), &LearnedEstimates{}
 	w := must.Get(New(c, learned, nil))(t)
 	t.Cleanup(w.Close)
 	body := chat(`,"max_tokens":4096`)

@@ -562,7 +562,7 @@ export interface paths {
         /**
          * What all processes count, each second, as server-sent events
          * @description Each event has the type `second`, and a `Second` as its data: the buckets of the caller's key of which something was counted in that
-         *     second, by all processes. It begins after up to six seconds, as processes learn at their next beat that somebody looks. A reader that is two
+         *     second, by all processes. It begins after up to six seconds, as processes learn at their next heartbeat that the bucket is being watched. A reader that is two
          *     seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
          *     at most. One caller alone has half of them, and two that want all have a third each.
          */
@@ -962,7 +962,7 @@ export interface paths {
          *     With a filter and with all, the oldest go first, 2000 looked at in one request. Send it again with `next` as the cursor until there is
          *     no `next`. Where `waiting` is true, wait before that: a tenth of a second, and longer where nothing was moved. No letter that found
          *     no place is passed over. The cursor is all the state that there is: nothing goes on between two requests. A request that failed is
-         *     sent again as it was. Letters that die after the first request stay. Producers are left places: a flow and a group are filled to
+         *     sent again as it was. Dead letters that are added after the first request stay. Producers are left places: a flow and a group are filled to
          *     nine tenths, and the bucket to nine tenths of what jobs of priority `low` may fill.
          */
         post: operations["redriveDead"];
@@ -2375,7 +2375,7 @@ export interface components {
             reason?: string;
             /** @description Of HTTP, of the last response */
             status?: number;
-            letters: number;
+            dead_letters: number;
             /**
              * Format: date-time
              * @description When the first and the last of them died
@@ -2997,7 +2997,7 @@ export interface components {
              */
             since: string;
             /** Format: date-time */
-            last_beat: string;
+            last_heartbeat: string;
         };
         Purge: {
             bucket: string;

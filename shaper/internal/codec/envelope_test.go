@@ -109,9 +109,9 @@ func TestAgreement(t *testing.T) {
 		}
 		seen[got] = name
 	}
-	lent, err := Seal(nil, &shaper.Job{URL: "https://a.example/", Units: shaper.Units{shaper.UnitInput: 5}}, Sealing{Sender: "tundish:answers:a", HasCallback: true})
-	if err != nil || !strings.Contains(string(lent), "~=!$input:5>^ {") {
-		t.Errorf("a job that its producer sends has the head %q, %v", lent, err)
+	selfDispatched, err := Seal(nil, &shaper.Job{URL: "https://a.example/", Units: shaper.Units{shaper.UnitInput: 5}}, Sealing{Sender: "tundish:answers:a", HasCallback: true})
+	if err != nil || !strings.Contains(string(selfDispatched), "~=!$input:5>^ {") {
+		t.Errorf("a job that its producer sends has the head %q, %v", selfDispatched, err)
 	}
 	if a, b := head(shaper.Job{Headers: headers("x-a", "1")}, false), head(shaper.Job{Headers: headers("X-A", "1")}, false); a != b {
 		t.Errorf("the same header is %q and %q", a, b)

@@ -272,7 +272,7 @@ type Actors struct {
 func (a *Actors) JoinPools(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	owner, err := store.New(store.Owner, a.Conn, a.buckets, 0, a.log, nil)
+	owner, err := store.New(store.Authoritative, a.Conn, a.buckets, 0, a.log, nil)
 	if err != nil {
 		return err
 	}

@@ -124,11 +124,11 @@ func (m *batchModel) check() {
 	for _, key := range []string{"flows", "groups"} {
 		ofFlows = 0
 		for name, text := range m.hash(key) {
-			inFlight, riders := inFlightOf(m.t, text)
-			if inFlight < 0 || riders < 0 || riders > 0 && riders >= inFlight {
+			inFlight, followers := inFlightOf(m.t, text)
+			if inFlight < 0 || followers < 0 || followers > 0 && followers >= inFlight {
 				m.t.Fatalf("%s has %q", name, text)
 			}
-			ofFlows += inFlight - riders
+			ofFlows += inFlight - followers
 		}
 		if m.withFlows() > 0 && (key == "flows" || m.hasGroups) && ofFlows != b.requests {
 			m.t.Fatalf("the %s count %d requests, want %d", key, ofFlows, b.requests)
@@ -172,7 +172,7 @@ func (m *batchModel) flowNames() []string {
 }
 
 // inFlightOf reads the text of a flow.
-func inFlightOf(t tb, text string) (inFlight, riders int64) {
+func inFlightOf(t tb, text string) (inFlight, followers int64) {
 	var slot, frac, turn, unfinished, scheduled int64
 	var rate, places string
 	if _, err := fmt.Sscan(text, &slot, &frac, &rate, &turn, &unfinished, &scheduled, &inFlight, &places); err != nil {
@@ -180,12 +180,12 @@ func inFlightOf(t tb, text string) (inFlight, riders int64) {
 	}
 	for i := range places {
 		if places[i] == '+' {
-			if _, err := fmt.Sscan(places[i+1:], &riders); err != nil {
+			if _, err := fmt.Sscan(places[i+1:], &followers); err != nil {
 				t.Fatalf("a flow has %q: %v", text, err)
 			}
 		}
 	}
-	return inFlight, riders
+	return inFlight, followers
 }
 
 // Whatever happens, what is in flight is counted in requests, no bound is passed, and every job is in one place.

@@ -251,8 +251,8 @@ func TestCrashedBatchLeavesOneByOne(t *testing.T) {
 		if out := r.sweep(sweep{}); out.takenBack != 3 {
 			t.Fatalf("taken back: %+v", out)
 		}
-		if b := r.inspect(); b.requests != 0 || b.inFlight != 0 || r.exists("riders") != 0 {
-			t.Errorf("%d requests, %d jobs in flight, riders %v", b.requests, b.inFlight, r.members("riders"))
+		if b := r.inspect(); b.requests != 0 || b.inFlight != 0 || r.exists("followers") != 0 {
+			t.Errorf("%d requests, %d jobs in flight, followers %v", b.requests, b.inFlight, r.members("followers"))
 		}
 		r.pass(second)
 		second := r.claim(ask{})
@@ -281,7 +281,7 @@ func TestFailedJobsOfABatchAreTriedAgain(t *testing.T) {
 }
 
 // Entries of batches that were deleted by hand are repaired.
-func TestRidersAreRepaired(t *testing.T) {
+func TestFollowersAreRepaired(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{inFlight: 2}, flowSettings{})
 		r.batches(3, 1000, 0)
@@ -296,12 +296,12 @@ func TestRidersAreRepaired(t *testing.T) {
 		must.Be(t, r.inspect().requests, 0, "requests")
 		must.Equal(t, r.sweep(sweep{none: true}).repaired, 2, "repaired")
 		must.Equal(t, r.inspect().requests, 2, "requests in flight")
-		r.zadd("riders", "ghost", 1)
+		r.zadd("followers", "ghost", 1)
 		must.Equal(t, r.sweep(sweep{none: true}).repaired, 1, "repaired")
 		r.settleAll(done, first.jobs[3:]...)
 		r.compare() // gives the lost leases back
 		r.settleAll(done, first.jobs[:3]...)
-		if keys := r.exists("riders", "flows"); keys != 0 || r.inspect().requests != 0 {
+		if keys := r.exists("followers", "flows"); keys != 0 || r.inspect().requests != 0 {
 			t.Errorf("%d keys are left: %v, %d requests", keys, r.hash("flows"), r.inspect().requests)
 		}
 	})

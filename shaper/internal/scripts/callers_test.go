@@ -131,7 +131,7 @@ func TestJobWithoutCaller(t *testing.T) {
 func TestTimeOfFirstSettings(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		configure := func(revision int) string {
-			r.run(lua.Configure, r.keys("settings", "body", "dead", "aside"), 1, revision, "", r.name, 1, "test", 0, "generation", 0, "capacity", 50+revision)
+			r.run(lua.Configure, r.keys("settings", "body", "dead", "parked"), 1, revision, "", r.name, 1, "test", 0, "generation", 0, "capacity", 50+revision)
 			return r.field("settings", "created")
 		}
 		first := fmt.Sprint(r.now())

@@ -52,7 +52,7 @@ func TestLastChanceIsAlone(t *testing.T) {
 			t.Errorf("claimed %q, lone %d", c.ids(), c.lone)
 		}
 		r.wantStates(map[string]int64{"j1": isRetrying, "j5": isRetrying, "fresh3": isQueued})
-		// The slots are as if nobody had stood aside.
+		// The slots are as if no job had been parked.
 		must.Equal(t, c.jobs[2].slot-c.jobs[0].slot, 200, "three slots take µs")
 		if more := r.claim(ask{holdsLone: true}); more.ids() != "fresh3" || more.next < more.now+200_000 || more.lone != 0 {
 			t.Errorf("claimed %q, lone %d, next in %d µs", more.ids(), more.lone, more.next-more.now)
@@ -197,7 +197,7 @@ func TestPassingLastChancesReadsNoBodies(t *testing.T) {
 		r.hdel("body", id) // a body that is read would be missed
 	}
 	must.Equal(t, r.claim(ask{holdsLone: true}).ids(), "other", "claimed")
-	must.Equal(t, r.inspect().later, 100, "set aside without a look at their bodies")
+	must.Equal(t, r.inspect().later, 100, "parked without a look at their bodies")
 	r.pass(300_000)
 	if c := r.claim(ask{}); len(c.jobs) != 0 {
 		t.Errorf("claimed %q, which have no bodies", c.ids())
@@ -207,7 +207,7 @@ func TestPassingLastChancesReadsNoBodies(t *testing.T) {
 	}
 }
 
-// A full server sets aside, too.
+// A full server parks jobs, too.
 func TestLastChancesOutOfMemory(t *testing.T) {
 	t.Parallel()
 	r := realRig(t)

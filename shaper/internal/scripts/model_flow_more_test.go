@@ -324,7 +324,7 @@ func (m *flowModel) checkPlaces(t *rapid.T, s snapshot, id string, j *modelJob) 
 		places++
 	}
 	if j.purging {
-		_, in := s.aside[id]
+		_, in := s.movedOut[id]
 		if in && j.is(isScheduled, isRetrying) || j.is(isQueued) && slices.Contains(s.purged[j.priority-1], id) {
 			places++
 		}

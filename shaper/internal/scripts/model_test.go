@@ -40,7 +40,7 @@ func (m *model) in(states ...int64) (ids []string) {
 }
 
 // checkLone notes which job on its last chance a dispatcher got, at most one at
-// a time, and which were set aside instead.
+// a time, and which were parked instead.
 func (m *model) checkLone(t *rapid.T, dispatcher string, c claimed, again bool) {
 	for i, job := range c.jobs {
 		must.Be(t, (m.crashes[job.id] == lastChance), (c.lone == int64(i+1)), "%s has crashed %d times; %d of %q is lone", job.id, m.crashes[job.id], c.lone, c.ids())

@@ -43,7 +43,7 @@ func TestUnknownFlowsAreRefused(t *testing.T) {
 		want("22", entry{id: "a"}.in(r, flow))
 		want("22", entry{id: "a", due: "+5000000"}.in(r, flow))
 		want("22 22", entry{id: "a"}.in(r, flow), entry{id: "a"}.in(r, other))
-		for _, key := range []string{"body", "flows", "groups", "flow_makers", "idle", "due:", "due_groups", "later:" + flow} {
+		for _, key := range []string{"body", "flows", "groups", "flow_owners", "idle", "due:", "due_groups", "later:" + flow} {
 			must.Equal(t, r.exists(key), 0, "a refusal left %s", key)
 		}
 		r.set(other, 1)

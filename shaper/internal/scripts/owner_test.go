@@ -13,7 +13,7 @@ import (
 // writer is a process that writes settings.
 type writer struct {
 	by       string
-	guest    bool
+	readOnly bool
 	revision int
 	started  int64
 }
@@ -22,7 +22,7 @@ type writer struct {
 func (r *rig) write(w *writer, fields ...any) int64 {
 	r.t.Helper()
 	owns := 1
-	if w.guest {
+	if w.readOnly {
 		owns = 0
 	}
 	reply := must.Get(lua.Integers(r.run(lua.Configure, r.keys("settings"), append([]any{1, w.revision, "", "", owns, w.by, w.started}, fields...)...)))(r.t)
@@ -44,10 +44,10 @@ func TestOwnersOfSettings(t *testing.T) {
 				t.Errorf("%s: answered %d, want %d; in force is %v, want %s %s", what, code, want, got, rate, owned)
 			}
 		}
-		a, b, guest := &writer{by: "a"}, &writer{by: "b"}, &writer{by: "guest", guest: true, revision: 9}
-		is("a guest makes what is missing", r.write(guest, "rate_count", 2000), written, "2000", "0")
+		a, b, readOnly := &writer{by: "a"}, &writer{by: "b"}, &writer{by: "read-only", readOnly: true, revision: 9}
+		is("a read-only process makes what is missing", r.write(readOnly, "rate_count", 2000), written, "2000", "0")
 		is("an owner replaces that, whatever its revision", r.write(a, "rate_count", 20), written, "20", "1")
-		is("a guest changes nothing", r.write(guest, "rate_count", 2000), exists, "20", "1")
+		is("a read-only process changes nothing", r.write(readOnly, "rate_count", 2000), exists, "20", "1")
 		is("the owner that starts later wins", r.write(b, "rate_count", 30), written, "30", "1")
 		is("sent twice", r.write(b, "rate_count", 30), written, "30", "1")
 		is("a later write of the first owner", r.write(a, "rate_count", 20), other, "30", "1")

@@ -76,14 +76,14 @@ func checkWindows(t tb, slots []int64, s settings) {
 }
 
 // With a backlog the pace is not only kept but reached, whoever claims, and
-// though some jobs have to stand aside.
+// though some jobs are parked.
 func TestPaceIsReached(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, base *rig) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := base.fresh(rt, fmt.Sprint("p", nextClaim()))
 			s := settings{rateCount: rapid.Int64Range(1, 500).Draw(rt, "count"), ratePer: second, capacity: 100_000, inFlight: 100_000}
 			r.configure(s)
-			r.put(numbered(700)...) // more than can leave: with nobody but those that stand aside left, slots pass
+			r.put(numbered(700)...) // more than can leave: with only parked jobs left, slots pass
 			r.doom(rapid.SliceOfNDistinct(rapid.IntRange(0, 699), 0, 100, rapid.ID[int]).Draw(rt, "on their last chance"))
 			var slots []int64
 			late, next := int64(0), int64(0) // on a real server, whose clock runs while others compute

@@ -14,7 +14,7 @@ func (r *rig) relocate(place, step string, generation int, more []string, args .
 	name := r.name
 	r.name = place
 	defer func() { r.name = name }()
-	keys := r.keys("settings", "conf_aside", "body", "leases", "dead", "seen", "seen_window", "seen_minute", "callback_texts")
+	keys := r.keys("settings", "parked_settings", "body", "leases", "dead", "seen", "seen_window", "seen_minute", "callback_texts")
 	return fmt.Sprint(r.run(lua.Relocate, append(keys, r.keys(more...)...), append([]any{step, generation}, args...)...))
 }
 
@@ -24,7 +24,7 @@ func (r *rig) configureAt(place string, generation int) string {
 	name := r.name
 	r.name = place
 	defer func() { r.name = name }()
-	reply, ok := r.run(lua.Configure, r.keys("settings", "body", "dead", "conf_aside"), 1, 0, "", place, 1, "test", 0, "generation", generation, "rate_count", 1, "capacity", 5).([]any)
+	reply, ok := r.run(lua.Configure, r.keys("settings", "body", "dead", "parked_settings"), 1, 0, "", place, 1, "test", 0, "generation", generation, "rate_count", 1, "capacity", 5).([]any)
 	if !ok {
 		r.t.Fatalf("%v", reply)
 	}
@@ -59,7 +59,7 @@ func TestRelocate(t *testing.T) {
 		r.is("configure with the generation of before", r.configureAt("b", 0), "[4 1 c]")
 		r.is("configure the new place too early", r.configureAt("c", 0), "[4 1 ]")
 		for range 2 {
-			r.is("put", r.relocate("c", "put", 1, []string{"conf_aside"}, "hash", 0, 0, "schema", 1, "revision", 0, "capacity", 7, "own:capacity", 5, "rate_count", 1), "[0 hash]")
+			r.is("put", r.relocate("c", "put", 1, []string{"parked_settings"}, "hash", 0, 0, "schema", 1, "revision", 0, "capacity", 7, "own:capacity", 5, "rate_count", 1), "[0 hash]")
 			r.is("put a list", r.relocate("c", "put", 1, []string{"departed"}, "list", 0, 60_000, "a", "b", "c"), "[0 list]")
 			r.is("put the rest of it", r.relocate("c", "put", 1, []string{"departed"}, "list", 2, 60_000, "c", "d"), "[0 list]")
 		}
@@ -71,14 +71,14 @@ func TestRelocate(t *testing.T) {
 		r.is("the list", fmt.Sprint(r.c.LRange(r.ctx, "tundish:{c}:b:c:departed", 0, -1).Val()), "[a b c d]")
 		r.is("put late", r.relocate("c", "put", 1, []string{"settings"}, "hash", 0, 0, "capacity", 1), "[1]")
 		r.is("begin late", r.relocate("c", "begin", 1, []string{"settings"}), "[5 1]")
-		r.is("clear late, by an older generation", r.relocate("b", "clear", 0, []string{"conf_aside"}), "[1]")
-		r.is("clear", r.relocate("b", "clear", 1, []string{"conf_aside"}), "[0 ]")
+		r.is("clear late, by an older generation", r.relocate("b", "clear", 0, []string{"parked_settings"}), "[1]")
+		r.is("clear", r.relocate("b", "clear", 1, []string{"parked_settings"}), "[0 ]")
 		// And back again.
 		r.is("leave", r.relocate("c", "leave", 2, nil, "b", 1, 0), "[0 b]")
 		r.is("begin", r.relocate("b", "begin", 2, nil), "[0 ]")
 		r.is("a late leave", r.relocate("b", "leave", 1, nil, "c", 1, 0), "[1]")
 		r.is("a late clear", r.relocate("b", "clear", 1, nil), "[1]")
-		r.is("configure, without what was put aside", r.configureAt("b", 2), "[0]")
+		r.is("configure, without the parked settings", r.configureAt("b", 2), "[0]")
 		r.is("the generation", r.field("settings", "generation"), "2")
 	})
 }

@@ -33,20 +33,20 @@ func (j seenJob) waitsInLater() bool {
 
 // snapshot is all that a bucket with flows has.
 type snapshot struct {
-	now    int64
-	jobs   map[string]seenJob
-	lists  map[string][4][]string // by flow
-	later  map[string]map[string]int64
-	leases map[string]int64
-	dead   map[string]int64
-	due    map[string]int64
-	flows  map[string]string
-	groups map[string]string
-	top    map[string]int64 // the calendar of groups
-	purged [4][]string
-	aside  map[string]int64 // purged_later
-	count  map[string]string
-	offset int64 // of the calendar, as the next reserve makes it
+	now      int64
+	jobs     map[string]seenJob
+	lists    map[string][4][]string // by flow
+	later    map[string]map[string]int64
+	leases   map[string]int64
+	dead     map[string]int64
+	due      map[string]int64
+	flows    map[string]string
+	groups   map[string]string
+	top      map[string]int64 // the calendar of groups
+	purged   [4][]string
+	movedOut map[string]int64 // purged_later
+	count    map[string]string
+	offset   int64 // of the calendar, as the next reserve makes it
 }
 
 func scores(zs []redis.Z) map[string]int64 {
@@ -65,7 +65,7 @@ func (r *rig) snap(names ...string) snapshot {
 	bodies, metas := pipe.HGetAll(r.ctx, r.key("body")), pipe.HGetAll(r.ctx, r.key("meta"))
 	flows, count, pace := pipe.HGetAll(r.ctx, r.key("flows")), pipe.HGetAll(r.ctx, r.key("count")), pipe.HGetAll(r.ctx, r.key("pace"))
 	groups, top := pipe.HGetAll(r.ctx, r.key("groups")), zset("due_groups")
-	leases, dead, aside := zset("leases"), zset("dead"), zset("purged_later:")
+	leases, dead, movedOut := zset("leases"), zset("dead"), zset("purged_later:")
 	calendars := map[string]*redis.ZSliceCmd{}
 	for _, name := range append([]string{}, names...) {
 		calendars[r.due(name)] = zset(r.due(name))
@@ -87,7 +87,7 @@ func (r *rig) snap(names ...string) snapshot {
 		now: r.now(), jobs: map[string]seenJob{}, lists: map[string][4][]string{}, later: map[string]map[string]int64{},
 		leases: scores(leases.Val()), dead: scores(dead.Val()), due: map[string]int64{}, flows: flows.Val(),
 		groups: groups.Val(), top: scores(top.Val()),
-		aside: scores(aside.Val()), count: count.Val(),
+		movedOut: scores(movedOut.Val()), count: count.Val(),
 	}
 	for _, calendar := range calendars {
 		maps.Copy(s.due, scores(calendar.Val()))
@@ -172,7 +172,7 @@ func (s snapshot) wouldPurge(flow string, keepLater bool) (ids []string) {
 
 // left is how many entries a purge has not removed yet.
 func (s snapshot) left() int {
-	n := len(s.aside)
+	n := len(s.movedOut)
 	for _, list := range s.purged {
 		n += len(list)
 	}

@@ -244,16 +244,16 @@ type entry struct {
 	cost    int64
 	maxWait string // microseconds
 
-	priority int    // 0 means normal
-	flow     string // in a bucket with flows, see configureFlows
-	group    string // in a bucket with groups, see configureGroups
-	expires  int64  // after so many microseconds; 0 never
-	callback bool   // it has one
-	agrees   string // with others in this
-	units    string // what it reserves of budgets
-	lent     bool   // another process than a dispatcher sends it
-	caller   string // its letters
-	more     string // of its header, behind its flow and group
+	priority       int    // 0 means normal
+	flow           string // in a bucket with flows, see configureFlows
+	group          string // in a bucket with groups, see configureGroups
+	expires        int64  // after so many microseconds; 0 never
+	callback       bool   // it has one
+	agrees         string // with others in this
+	units          string // what it reserves of budgets
+	selfDispatched bool   // another process than a dispatcher sends it
+	caller         string // its letters
+	more           string // of its header, behind its flow and group
 }
 
 func (e entry) expiry() string {
@@ -273,7 +273,7 @@ func (e entry) expiry() string {
 		}
 		text += "$" + e.units
 	}
-	if e.lent {
+	if e.selfDispatched {
 		text = "~" + strings.TrimPrefix(text, "~") + "=!>"
 	}
 	if e.callback {

@@ -145,7 +145,7 @@ func TestStartInTime(t *testing.T) {
 func TestCrashOfWhatIsSentElsewhere(t *testing.T) {
 	onBoth(t, func(t *testing.T, r *rig) {
 		r.configure(settings{})
-		for _, job := range []entry{{id: "a", lent: true}, {id: "b", lent: true, callback: true, expires: 1000 * second}, {id: "c"}} {
+		for _, job := range []entry{{id: "a", selfDispatched: true}, {id: "b", selfDispatched: true, callback: true, expires: 1000 * second}, {id: "c"}} {
 			r.enqueue(nil, job)
 		}
 		c := r.claim(ask{})

@@ -40,7 +40,7 @@ func New(role Role, client redis.UniversalClient, buckets []shaper.Bucket, timeo
 // completed returns the bucket with the defaults of its limits, or what is
 // wrong with it.
 func (s *Store) completed(b shaper.Bucket) (*shaper.Bucket, error) {
-	if s.Role == Guest && isNamed(&b) {
+	if s.Role == ReadOnly && isNamed(&b) {
 		return &b, nil
 	}
 	b.Limits = slices.Clone(b.Limits)
@@ -112,7 +112,7 @@ func (s *Store) Reconfigure(buckets []shaper.Bucket) error {
 		after.renamed[b.KeyName()] = b.Name
 		state := before.byName[b.Name]
 		// Outcomes of jobs in flight would go to lists that do not exist.
-		if state != nil && levelsOf(state.own.Load()) != levelsOf(b) && s.Role == Owner {
+		if state != nil && levelsOf(state.own.Load()) != levelsOf(b) && s.Role == Authoritative {
 			return fmt.Errorf("bucket %q: flow: whether there are flows or groups cannot change while the bucket is in use: restart with it empty", b.Name)
 		}
 		if state == nil || state.own.Load().KeyName() != b.KeyName() || tagOf(state.own.Load()) != tagOf(b) || levelsOf(state.own.Load()) != levelsOf(b) {

@@ -27,7 +27,7 @@ import (
 
 // staysBehind are keys that do not go with a bucket, by what keys.go adds to the prefix, and why.
 var staysBehind = map[string]string{
-	"settings":    "goes as conf_aside",
+	"settings":    "goes as parked_settings",
 	"claims":      "replies for leases, of which a bucket that moves has none",
 	"differing":   "of processes whose configuration differs, for a minute",
 	"limit:":      "what limits have counted begins again",
@@ -111,7 +111,7 @@ func TestEveryKeyGoesWithABucket(t *testing.T) {
 			}
 		}
 	}
-	conn.Del(t.Context(), k.ConfAside())
+	conn.Del(t.Context(), k.ParkedSettings())
 	before := contents(t, conn, "b")
 	must.Equal(t, len(before), wants-1, "keys")
 	mustJoin(t, conn, rig.In(rig.PoolNamed("vendor"), b))

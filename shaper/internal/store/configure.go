@@ -36,7 +36,7 @@ func (s *Store) RunConfigured(ctx context.Context, b *Bucket, script *lua.Script
 // Its error is [ErrAdopted] if the place or the levels differ from this Bucket; then [Store.Known] returns another one. Concurrent callers wait
 // for the first, no longer than their own ctx and the store's timeout.
 func (s *Store) Configure(ctx context.Context, b *Bucket) error {
-	if b.lent || b.Configured.Load() {
+	if b.settlesOnly || b.Configured.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
@@ -55,7 +55,7 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 	if b.Configured.Load() {
 		return nil
 	}
-	if s.Role == Guest {
+	if s.Role == ReadOnly {
 		return s.ensureConfigured(ctx, b)
 	}
 	own := b.own.Load()
@@ -74,7 +74,7 @@ func (s *Store) configureOnce(ctx context.Context, b *Bucket, join bool) error {
 			err = s.removeLeft(ctx, own, p)
 		case p.tag == tagOf(own):
 			written, err = s.writeConf(ctx, b, own, p)
-		case join || s.ofGuest(ctx, TaggedKeys(p.tag, own.KeyName())):
+		case join || s.wroteReadOnly(ctx, TaggedKeys(p.tag, own.KeyName())):
 			err = s.changePool(ctx, own, p)
 		default:
 			return livesElsewhere(own, p.tag)

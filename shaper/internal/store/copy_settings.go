@@ -27,7 +27,7 @@ type copied struct {
 func (s *Store) copySettings(ctx context.Context, b *shaper.Bucket, from, to string, generation int64) error {
 	source, target := TaggedKeys(from, b.KeyName()), TaggedKeys(to, b.KeyName())
 	var todo []*copied
-	keys := []string{source.ConfAside(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Responses(), source.Lessons(), source.Bundles(), source.Departed()}
+	keys := []string{source.ParkedSettings(), source.Pace(), source.Count(), source.FlowSettings(), source.GroupSettings(), source.Schedules(), source.Charges(), source.Responses(), source.LearnedEstimates(), source.Bundles(), source.Departed()}
 	for _, key := range append(keys, source.Uses(time.Now())...) {
 		one := &copied{name: strings.TrimPrefix(key, source.Prefix), isList: key == source.Departed(), most: copiedAtOnce}
 		if key == source.Schedules() {

@@ -29,7 +29,7 @@ func TestDissents(t *testing.T) {
 		if text := log.String(); !strings.Contains(text, `msg="this process changed the settings in force" bucket=b changes="rate 1/s → 30/s, url  → https://a.example/***"`) {
 			t.Errorf("logged is\n%s", text)
 		}
-		producer := must.Get(store.New(store.Guest, conn, []shaper.Bucket{was}, 0, nil, nil))(t)
+		producer := must.Get(store.New(store.ReadOnly, conn, []shaper.Bucket{was}, 0, nil, nil))(t)
 		producer.By = "producer 3 on web"
 		must.Get(producer.Use(t.Context(), "b"))(t)
 		seen := func() shaper.Authorship {

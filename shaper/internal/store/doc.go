@@ -18,7 +18,7 @@
 // generation that is obeyed there. The steps of relocate.lua:
 //
 //  1. leave checks that no dispatcher can extend a lease of the bucket; otherwise it holds the bucket for 3 s. In a Cluster it checks that the bucket
-//     is empty. It moves the settings to conf_aside and raises the generation under the old tag. From then on every script returns that the bucket is
+//     is empty. It moves the settings to parked_settings and raises the generation under the old tag. From then on every script returns that the bucket is
 //     not configured.
 //  2. begin clears the new keys and raises the generation there.
 //  3. carry renames all keys, and replaces none that was carried before. In a Cluster, put copies overrides, settings of flows and groups, the pace and

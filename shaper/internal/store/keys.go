@@ -96,8 +96,8 @@ func (k Keys) InPool(names []string) []string {
 
 func (k Keys) Conf() string { return k.Prefix + "settings" }
 
-// ConfAside is the key of the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
-func (k Keys) ConfAside() string { return k.Prefix + "conf_aside" }
+// ParkedSettings is the key of the conf of a bucket that changes its keys, while no script obeys it: see lua/relocate.lua.
+func (k Keys) ParkedSettings() string { return k.Prefix + "parked_settings" }
 
 // Differing is the key of the processes whose configuration differs from the effective settings: see lua/note_differences.lua.
 func (k Keys) Differing() string { return k.Prefix + "differing" }
@@ -113,8 +113,8 @@ func (k Keys) Attempts() string { return k.Prefix + "attempts" }
 func (k Keys) Leases() string { return k.Prefix + "leases" }
 func (k Keys) Claims() string { return k.Prefix + "claims" }
 
-// Riders is the key of the batch members: jobs in flight with another job. See lua/lib/batch.lua.
-func (k Keys) Riders() string { return k.Prefix + "riders" }
+// Followers is the key of the batch members: jobs in flight with another job. See lua/lib/batch.lua.
+func (k Keys) Followers() string { return k.Prefix + "followers" }
 
 func (k Keys) Dead() string { return k.Prefix + "dead" }
 func (k Keys) Seen() string { return k.Prefix + "seen" }
@@ -151,8 +151,8 @@ func (k Keys) bundleEnds() string { return k.Prefix + "bundle_ends" }
 
 func (k Keys) bundleCallers() string { return k.Prefix + "bundle_callers" }
 
-// FlowMakers is the key of the callers that created flows: see lua/lib/makers.lua.
-func (k Keys) FlowMakers() string { return k.Prefix + "flow_makers" }
+// FlowOwners is the key of the callers that created flows: see lua/lib/flow_owners.lua.
+func (k Keys) FlowOwners() string { return k.Prefix + "flow_owners" }
 
 // Results is the key of the responses to jobs that ended, and ResultEnds of when each is dropped: see lua/lib/results.lua.
 func (k Keys) Results() string    { return k.Prefix + "results" }
@@ -205,8 +205,8 @@ func (k Keys) Charges() string { return k.Prefix + "charges" }
 // Responses is the key of the responses whose use several requests report: see lua/lib/responses.lua.
 func (k Keys) Responses() string { return k.Prefix + "responses" }
 
-// Lessons is the key of the learned estimates: see lua/learn.lua.
-func (k Keys) Lessons() string { return k.Prefix + "lessons" }
+// LearnedEstimates is the key of the learned estimates: see lua/store_learned_estimates.lua.
+func (k Keys) LearnedEstimates() string { return k.Prefix + "learned_estimates" }
 
 // Use is the key of the calls of language models on a day and their tokens: see lua/lib/use.lua.
 func (k Keys) Use(day string) string { return k.Prefix + "use:" + day }
@@ -231,9 +231,9 @@ func (k Keys) Uses(now time.Time) []string {
 
 // OfEmpty returns the keys that an empty bucket may have in addition to its conf. Keys of callers, flows, groups and days expire.
 func (k Keys) OfEmpty() []string {
-	return slices.Concat([]string{k.ConfAside(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
-		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.Lessons(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
-		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowMakers(), k.Riders(), k.Expiries(),
+	return slices.Concat([]string{k.ParkedSettings(), k.Meta(), k.Attempts(), k.Pace(), k.Count(), k.Claims(), k.Seen(), k.SeenWindow(), k.SeenMinute(),
+		k.Flows(), k.FlowSettings(), k.Groups(), k.GroupSettings(), k.Due(), k.DueGroups(), k.Departed(), k.Charges(), k.Responses(), k.LearnedEstimates(), k.Idle(), k.Disabled(), k.DisabledDeaths(), k.Outbox(), k.OutboxTexts(),
+		k.Results(), k.ResultEnds(), k.Callbacks(), k.CallbackTexts(), k.CallbackCounts(), k.Bundles(), k.bundleEnds(), k.bundleCallers(), k.FlowOwners(), k.Followers(), k.Expiries(),
 		k.Schedules(), k.ScheduleDue()}, k.resultShares(), k.Purged(), k.Places(""))
 }
 

@@ -67,7 +67,7 @@ func (p place) fits(own *shaper.Bucket) error {
 	return nil
 }
 
-// under returns the settings with the first name that Redis has of the bucket, by which a guest goes whatever its configuration says.
+// under returns the settings with the first name that Redis has of the bucket, which a read-only process obeys whatever its configuration says.
 func (p place) under(own *shaper.Bucket) *shaper.Bucket {
 	if p.name == own.KeyName() {
 		return own

@@ -125,7 +125,7 @@ func (s *Store) catchUp(ctx context.Context, b *shaper.Bucket, p place, lowest i
 	switch {
 	case p.left() != "":
 		return s.removeLeft(ctx, b, p)
-	case leftFor != "" && s.Role == Guest && s.awaitCarried(ctx, b, leftFor):
+	case leftFor != "" && s.Role == ReadOnly && s.awaitCarried(ctx, b, leftFor):
 		return errOvertaken
 	case leftFor != "":
 		return s.complete(ctx, b, p, leftFor, lowest)

@@ -94,8 +94,8 @@ func commanded(t *testing.T, conn redis.UniversalClient, b shaper.Bucket) *rig.A
 	k := store.TaggedKeys(store.TagOf(&b), "b")
 	must.OK(t, conn.RPush(t.Context(), k.Departed(), "3", "2", "1").Err())
 	must.OK(t, conn.PExpire(t.Context(), k.Departed(), time.Hour).Err())
-	must.OK(t, conn.HSet(t.Context(), k.Lessons(), "m", "12 a lesson").Err())
-	must.OK(t, conn.PExpire(t.Context(), k.Lessons(), time.Hour).Err())
+	must.OK(t, conn.HSet(t.Context(), k.LearnedEstimates(), "m", "12 a estimate").Err())
+	must.OK(t, conn.PExpire(t.Context(), k.LearnedEstimates(), time.Hour).Err())
 	must.OK(t, conn.HSet(t.Context(), k.Pace(), "slot", "1783228800123456").Err())
 	days := k.Uses(time.Now())
 	for i, use := range []string{days[0], days[len(days)/2], days[len(days)-1]} {
@@ -110,7 +110,7 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 	t.Helper()
 	k := store.TaggedKeys(tag, "b")
 	found := map[string]any{}
-	for name, key := range map[string]string{"conf": k.Conf(), "pace": k.Pace(), "flow settings": k.FlowSettings(), "group settings": k.GroupSettings(), "lessons": k.Lessons()} {
+	for name, key := range map[string]string{"conf": k.Conf(), "pace": k.Pace(), "flow settings": k.FlowSettings(), "group settings": k.GroupSettings(), "learned_estimates": k.LearnedEstimates()} {
 		fields := must.Get(conn.HGetAll(t.Context(), key).Result())(t)
 		for _, field := range []string{"generation", "by", "started", "owned", "changes"} {
 			delete(fields, field)
@@ -126,7 +126,7 @@ func settingsAt(t *testing.T, conn redis.UniversalClient, tag string) map[string
 	}
 	found["uses"] = uses
 	found["departures expire"] = conn.PTTL(t.Context(), k.Departed()).Val() > 0
-	found["lessons expire"] = conn.PTTL(t.Context(), k.Lessons()).Val() > 0
+	found["estimates expire"] = conn.PTTL(t.Context(), k.LearnedEstimates()).Val() > 0
 	return found
 }
 

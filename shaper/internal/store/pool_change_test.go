@@ -179,7 +179,7 @@ func TestConfigurationsThatDisagree(t *testing.T) {
 		is := rig.In(rig.PoolNamed("vendor"), b)
 		owner := func(own shaper.Bucket) *store.Store {
 			t.Helper()
-			s := must.Get(store.New(store.Owner, conn, []shaper.Bucket{own}, 0, nil, nil))(t)
+			s := must.Get(store.New(store.Authoritative, conn, []shaper.Bucket{own}, 0, nil, nil))(t)
 			return s
 		}
 		alone, pooled := clientWith(t, conn, b), clientWith(t, conn, is)

@@ -21,7 +21,7 @@ func TestReconfigure(t *testing.T) {
 		return b
 	}
 	a, b := bucket("a"), bucket("b")
-	s := must.Get(New(Owner, redistest.Start(t).Client(), []shaper.Bucket{a, b}, 0, nil, nil))(t)
+	s := must.Get(New(Authoritative, redistest.Start(t).Client(), []shaper.Bucket{a, b}, 0, nil, nil))(t)
 	must.OK(t, s.JoinPools(t.Context()))
 	first := s.All()
 	give := func(buckets ...shaper.Bucket) {

@@ -117,7 +117,7 @@ func TestRenamesThatAreRefused(t *testing.T) {
 		t.Errorf("the index has %d entries, want 3: %v", n, conn.HGetAll(t.Context(), store.TagsKey).Val())
 	}
 	two := []shaper.Bucket{called(b, "x", "b"), b}
-	if _, err := store.New(store.Guest, conn, two, 0, nil, nil); err == nil || !strings.Contains(err.Error(), `is the first name of bucket "x"`) {
+	if _, err := store.New(store.ReadOnly, conn, two, 0, nil, nil); err == nil || !strings.Contains(err.Error(), `is the first name of bucket "x"`) {
 		t.Errorf("two buckets with the same jobs: %v", err)
 	}
 }

@@ -12,12 +12,12 @@ type Role int
 
 // The roles.
 const (
-	// Guest is a read-only process: it creates what is missing, changes nothing that exists, and obeys the effective settings. Producers,
+	// ReadOnly is a read-only process: it creates what is missing, changes nothing that exists, and obeys the effective settings. Producers,
 	// operators and programs that use the library have this role.
-	Guest Role = iota
+	ReadOnly Role = iota
 
-	// Owner writes its configuration when it starts and when it reloads. A dispatcher is an authoritative process.
-	Owner
+	// Authoritative writes its configuration when it starts and when it reloads. A dispatcher is an authoritative process.
+	Authoritative
 )
 
 // isNamed reports whether only the name of a bucket is given: then Redis has to have its settings.

@@ -66,24 +66,24 @@ type Bucket struct {
 	Name string
 	Keys Keys
 
-	own        atomic.Pointer[shaper.Bucket] // the configuration, replaced by a reload
-	Settings   atomic.Pointer[shaper.Bucket] // the settings that this process obeys: in a read-only process the effective ones, as far as it knows them
-	started    atomic.Int64                  // of the last write since a start or a reload, see lua/configure.lua; 0 none
-	warned     atomic.Pointer[string]        // differences that were logged
-	dissent    atomic.Pointer[string]        // the same differences, as operators see them
-	noted      atomic.Bool                   // the differences were recorded
-	lent       bool                          // this process has no configuration of the bucket, and writes none
-	turn       chan struct{}                 // held by the goroutine that writes the conf
-	Configured atomic.Bool
-	joined     atomic.Bool // it is, or was, in the pool of its configuration: see join
-	planned    atomic.Bool // the effective settings have a plan, as last seen by Watch
+	own         atomic.Pointer[shaper.Bucket] // the configuration, replaced by a reload
+	Settings    atomic.Pointer[shaper.Bucket] // the settings that this process obeys: in a read-only process the effective ones, as far as it knows them
+	started     atomic.Int64                  // of the last write since a start or a reload, see lua/configure.lua; 0 none
+	warned      atomic.Pointer[string]        // differences that were logged
+	dissent     atomic.Pointer[string]        // the same differences, as operators see them
+	noted       atomic.Bool                   // the differences were recorded
+	settlesOnly bool                          // this process has no configuration of the bucket, and writes none
+	turn        chan struct{}                 // held by the goroutine that writes the conf
+	Configured  atomic.Bool
+	joined      atomic.Bool // it is, or was, in the pool of its configuration: see join
+	planned     atomic.Bool // the effective settings have a plan, as last seen by Watch
 
 	budgets atomic.Pointer[seenBudgets] // the effective budgets, as last seen by Watch; nil: not seen yet
 }
 
-// Lent returns a bucket for a process without its configuration. Outcomes are settled by settings.
-func Lent(settings *shaper.Bucket, keys Keys) *Bucket {
-	b := &Bucket{Name: settings.Name, Keys: keys, lent: true}
+// SettleOnly returns a bucket for a process without its configuration. Outcomes are settled by settings.
+func SettleOnly(settings *shaper.Bucket, keys Keys) *Bucket {
+	b := &Bucket{Name: settings.Name, Keys: keys, settlesOnly: true}
 	b.own.Store(settings)
 	b.Settings.Store(settings)
 	return b
@@ -95,8 +95,8 @@ func (b *Bucket) Own() *shaper.Bucket { return b.own.Load() }
 // HasPlan reports whether the bucket has windows or a calendar, by its configuration or by the effective settings.
 func (b *Bucket) HasPlan() bool { return b.planned.Load() || !b.own.Load().Plan().IsZero() }
 
-// IsLent reports whether this process has no configuration of the bucket.
-func (b *Bucket) IsLent() bool { return b.lent }
+// SettlesOnly reports whether this process has no configuration of the bucket.
+func (b *Bucket) SettlesOnly() bool { return b.settlesOnly }
 
 // All returns the buckets in the order of the configuration.
 func (s *Store) All() []*Bucket { return s.set.Load().order }

@@ -132,7 +132,7 @@ func (s *Store) watchedBuckets() []*watched {
 	}
 	var list []*watched
 	for _, b := range s.All() {
-		if s.Role == Guest && !b.Configured.Load() {
+		if s.Role == ReadOnly && !b.Configured.Load() {
 			continue
 		}
 		w := &watched{b: b}
@@ -188,7 +188,7 @@ func (s *Store) lookAt(ctx context.Context, list []*watched) (lost bool) {
 // isReplaced reports whether an authoritative process is to write its settings again. It is if a read-only process wrote the effective ones. It also is
 // if their writer has a lower revision, or the same revision and an earlier start.
 func (s *Store) isReplaced(w *watched) bool {
-	if s.Role == Guest {
+	if s.Role == ReadOnly {
 		return false
 	}
 	own := w.b.own.Load()
@@ -227,7 +227,7 @@ func (s *Store) readNews(ctx context.Context, some []*watched) {
 			s.logChanges(ctx, watch, conf, since)
 		}
 		own := w.b.own.Load()
-		if s.Role == Guest {
+		if s.Role == ReadOnly {
 			_ = s.adopt(ctx, w.b, own, found) // a caller that finds it elsewhere asks again
 			continue
 		}
@@ -237,7 +237,7 @@ func (s *Store) readNews(ctx context.Context, some []*watched) {
 
 // startOfPool returns when this process wrote the settings of a bucket's pool, 0 if it did not.
 func (s *Store) startOfPool(b *Bucket) int64 {
-	if pool := b.own.Load().Pool; pool != nil && s.Role == Owner {
+	if pool := b.own.Load().Pool; pool != nil && s.Role == Authoritative {
 		return s.starts.get(pool)
 	}
 	return 0

@@ -102,14 +102,14 @@ func TestWatchOfOverrides(t *testing.T) {
 		b.MaxInFlight, b.DeliveryTimeout = 0, time.Second
 		var log bytes.Buffer
 		owner := ownerOf(t, conn, "dispatcher", slog.New(slog.NewTextHandler(&log, nil)), b)
-		guest := must.Get(store.New(store.Guest, conn, []shaper.Bucket{b}, 0, owner.Log, nil))(t)
+		readOnly := must.Get(store.New(store.ReadOnly, conn, []shaper.Bucket{b}, 0, owner.Log, nil))(t)
 		must.OK(t, owner.JoinPools(t.Context()))
-		must.Get(guest.Use(t.Context(), "b"))(t)
+		must.Get(readOnly.Use(t.Context(), "b"))(t)
 		is := func(what, want string) {
 			t.Helper()
 			for range 2 {
 				owner.Watch(t.Context())
-				guest.Watch(t.Context())
+				readOnly.Watch(t.Context())
 			}
 			var texts []string
 			for line := range strings.Lines(log.String()) {
@@ -165,7 +165,7 @@ func TestWatchTellsWhatRedisLost(t *testing.T) {
 		}
 		var log bytes.Buffer
 		reg := prometheus.NewRegistry()
-		s := must.Get(store.New(store.Owner, conn, buckets, 0, slog.New(slog.NewTextHandler(&log, nil)), reg))(t)
+		s := must.Get(store.New(store.Authoritative, conn, buckets, 0, slog.New(slog.NewTextHandler(&log, nil)), reg))(t)
 		op := clientWith(t, conn, buckets...).Op.As("anna")
 		for _, again := range []struct {
 			what   string
@@ -186,9 +186,9 @@ func TestWatchTellsWhatRedisLost(t *testing.T) {
 				}
 			}},
 			{"a producer", func() {
-				guest, err := store.New(store.Guest, conn, buckets, 0, nil, nil)
+				readOnly, err := store.New(store.ReadOnly, conn, buckets, 0, nil, nil)
 				if err == nil {
-					err = guest.JoinPools(t.Context())
+					err = readOnly.JoinPools(t.Context())
 				}
 				if err != nil {
 					t.Error(err)
@@ -238,7 +238,7 @@ func TestWatchTellsWhatRedisLost(t *testing.T) {
 // ownerOf is a dispatcher's store of buckets.
 func ownerOf(t *testing.T, conn redis.UniversalClient, by string, log *slog.Logger, buckets ...shaper.Bucket) *store.Store {
 	t.Helper()
-	s := must.Get(store.New(store.Owner, conn, buckets, 0, log, nil))(t)
+	s := must.Get(store.New(store.Authoritative, conn, buckets, 0, log, nil))(t)
 	s.By = by
 	return s
 }

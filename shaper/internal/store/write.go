@@ -25,7 +25,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 	if err != nil {
 		return false, err
 	}
-	args := []any{schemaVersion, own.Revision, WakeChannel, k.Name, BoolArg(s.Role == Owner), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches, fieldInFlightRule, inFlightRule(own)}
+	args := []any{schemaVersion, own.Revision, WakeChannel, k.Name, BoolArg(s.Role == Authoritative), s.By, b.started.Load(), "generation", p.number(), FieldTimetable, stretches, fieldInFlightRule, inFlightRule(own)}
 	reply, err := s.Run(ctx, lua.Configure, k.Of(lua.Configure), append(args, settings...)...)
 	if err != nil {
 		return false, fmt.Errorf("bucket %q: %w", b.Name, err)
@@ -48,7 +48,7 @@ func (s *Store) writeConf(ctx context.Context, b *Bucket, own *shaper.Bucket, p 
 		return false, newerSchema("bucket", b.Name, schema)
 	}
 	started, changed := r.Int(), r.Int()
-	if s.Role == Owner {
+	if s.Role == Authoritative {
 		b.started.Store(started)
 	}
 	if changed > 0 {
@@ -77,7 +77,7 @@ func (s *Store) ConfigurePool(ctx context.Context, b *shaper.Bucket) error {
 }
 
 func (s *Store) writePool(ctx context.Context, p *shaper.Pool) error {
-	args := []any{schemaVersion, p.Revision, WakeChannel, WakePool + p.Name, BoolArg(s.Role == Owner), s.By, s.starts.get(p)}
+	args := []any{schemaVersion, p.Revision, WakeChannel, WakePool + p.Name, BoolArg(s.Role == Authoritative), s.By, s.starts.get(p)}
 	reply, err := s.Run(ctx, lua.Configure, []string{PoolConf(p.Name)}, append(args, poolSettingsOf(p)...)...)
 	if err != nil {
 		return fmt.Errorf("pool %q: %w", p.Name, err)
@@ -91,7 +91,7 @@ func (s *Store) writePool(ctx context.Context, p *shaper.Pool) error {
 		s.obey(ctx, "pool", p.Name, p.Revision, revision)
 	case code == lua.ConfigureNewerSchema:
 		return newerSchema("pool", p.Name, schema)
-	case code == lua.ConfigureWritten && s.Role == Owner:
+	case code == lua.ConfigureWritten && s.Role == Authoritative:
 		s.starts.set(p, r.Int())
 		if r.Int() > 0 {
 			s.logOwnChange(ctx, "pool", p.Name, PoolConf(p.Name))

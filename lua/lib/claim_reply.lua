@@ -1,4 +1,4 @@
--- handout.lua: the jobs that a claim hands out: its reply, their leases and metas, and the record of the claim, from which
+-- claim_reply.lua: the jobs that a claim hands out: its reply, their leases and metas, and the record of the claim, from which
 -- a repeated claim is answered. Jobs of a batch (see batch.lua) have "#" and its number behind the claim in their metas.
 --
 -- The record is "claim time " and for each job "id slot epoch;". The first job has its slot there. The other jobs have the time
@@ -10,14 +10,14 @@
 --#include lib/flow.lua
 --#include lib/in_chunks.lua
 
-local handout = {}
+local claim_reply = {}
 
 -- Opens the reply of a claim: its head, to which the jobs are added. offset: of the engine's clock; slots are given by that
 -- clock, and returned by the server's. last_chance: crashes that put a job on its last chance.
-function handout.open(head, claim, offset, has_flows, last_chance)
+function claim_reply.open(head, claim, offset, has_flows, last_chance)
   return { answer = head, head = #head + 1, size = #head + 1, claim = claim, offset = offset, has_flows = has_flows,
     last_chance = last_chance, count = 0, bytes = 0, again = {}, metas = {}, metas_size = 0, ids = {}, record = {}, died = {},
-    first = 0, latest = 0, batches = {}, charges = {}, doubts = {}, riders = {}, owner = claim,
+    first = 0, latest = 0, batches = {}, charges = {}, doubts = {}, followers = {}, owner = claim,
     fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, claim, '') }
 end
 
@@ -39,7 +39,7 @@ local function add_again(out, epoch, number, attempts)
 end
 
 -- Records the meta of a job that is not handed out.
-function handout.note(out, id, stored)
+function claim_reply.note(out, id, stored)
   local metas, n = out.metas, out.metas_size
   metas[n + 1], metas[n + 2] = id, stored
   out.metas_size = n + 2
@@ -51,14 +51,14 @@ local function add_batch(out, first, size, number)
 end
 
 -- Adds a job that became a dead letter: why (0 it has expired, -1 it is too old, -4 it reserves more than a budget).
-function handout.add_dead(out, why, id, name, attempts)
+function claim_reply.add_dead(out, why, id, name, attempts)
   local died = out.died
   local n = #died
   died[n + 1], died[n + 2], died[n + 3], died[n + 4] = why, id, name, attempts
 end
 
 -- Adds the charges of the nth job (see charges.lua).
-function handout.add_charges(out, nth, times, reserved)
+function claim_reply.add_charges(out, nth, times, reserved)
   local list, n = out.charges, #out.charges
   list[n + 1], list[n + 2], list[n + 3], list[n + 4] = codes.CLAIM_CHARGED, nth, times, reserved
 end
@@ -76,7 +76,7 @@ local function add_doubt(out, crashes, last)
 end
 
 -- Hands out a job with its slot; stored is its meta, or false.
-function handout.add(out, id, at, job, stored, name, own)
+function claim_reply.add(out, id, at, job, stored, name, own)
   local slot = at - out.offset
   add_job(out, id, slot, job, name, own)
   local count = out.count
@@ -85,39 +85,39 @@ function handout.add(out, id, at, job, stored, name, own)
   local entry = id .. string.format(' %d', slot - out.first)
   if count == 1 then out.first = slot end
   if not stored then
-    handout.note(out, id, out.fresh)
+    claim_reply.note(out, id, out.fresh)
     out.record[count] = entry
     return
   end
   local epoch, attempts, lost, crashes, _, last = codec.numbers(stored)
   epoch = epoch + 1
-  handout.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.owner, last))
+  claim_reply.note(out, id, codec.meta(codec.IN_FLIGHT, epoch, attempts, lost, crashes, out.owner, last))
   out.record[count] = entry .. string.format(' %d', epoch)
   add_again(out, epoch, attempts + lost + 1, attempts)
   add_doubt(out, crashes, last)
 end
 
--- Hands out a batch with its number: a job as in handout.add, and its further members (see batch.gather). The flow's own settings
+-- Hands out a batch with its number: a job as in claim_reply.add, and its further members (see batch.gather). The flow's own settings
 -- are with the first job.
-function handout.add_batch(out, number, id, at, job, stored, name, own, riders)
-  local noted, n = out.riders, #out.riders
+function claim_reply.add_batch(out, number, id, at, job, stored, name, own, followers)
+  local noted, n = out.followers, #out.followers
   local fresh = out.fresh
   out.owner = out.claim .. '#' .. number
   out.fresh = codec.meta(codec.IN_FLIGHT, 1, 0, 0, 0, out.owner, '')
-  add_batch(out, out.count + 1, 1 + #riders, number)
-  handout.add(out, id, at, job, stored, name, own)
-  for i, rider in ipairs(riders) do
-    noted[n + 2 * i - 1], noted[n + 2 * i] = number, rider.id
-    handout.add(out, rider.id, at, rider.job, rider.stored, name, nil)
+  add_batch(out, out.count + 1, 1 + #followers, number)
+  claim_reply.add(out, id, at, job, stored, name, own)
+  for i, follower in ipairs(followers) do
+    noted[n + 2 * i - 1], noted[n + 2 * i] = number, follower.id
+    claim_reply.add(out, follower.id, at, follower.job, follower.stored, name, nil)
   end
   out.owner, out.fresh = out.claim, fresh
 end
 
 -- Returns whether a record is of that claim.
-function handout.is_of(record, claim) return string.sub(record, 1, #claim + 1) == claim .. ' ' end
+function claim_reply.is_of(record, claim) return string.sub(record, 1, #claim + 1) == claim .. ' ' end
 
 -- Parses the jobs of a record: { id, slot, epoch } for each.
-function handout.jobs(record)
+function claim_reply.jobs(record)
   local jobs, first = {}, 0
   for id, slot, epoch in string.gmatch(string.match(record, '^%S+ %d+ (.*)$') or '', '(%S+) (%-?%d+) ?(%d*);') do
     slot = tonumber(slot) + first
@@ -129,9 +129,9 @@ end
 
 -- Hands out the jobs of a record again, without the jobs that were taken back meanwhile. parted is '1' with flows, '2' in groups, else
 -- false. Returns the number of the job on its last chance, 0 none.
-function handout.replay(out, record, body, meta, flow_settings, parted)
+function claim_reply.replay(out, record, body, meta, flow_settings, parted)
   local lone, batches, before = 0, out.batches, nil
-  for _, leased in ipairs(handout.jobs(record)) do
+  for _, leased in ipairs(claim_reply.jobs(record)) do
     local id, slot, epoch = leased.id, leased.slot, leased.epoch
     local stored, job = redis.call('HGET', meta, id), redis.call('HGET', body, id)
     if stored and job then
@@ -158,19 +158,19 @@ end
 
 -- Writes leases, batch members, metas and the record. All leases of a claim end together: a lease after its last slot. leased: the number
 -- of leases before.
-function handout.write(out, leases, leased, riders, meta, claims, dispatcher, now, lease)
+function claim_reply.write(out, leases, leased, followers, meta, claims, dispatcher, now, lease)
   encoding.hash(meta, leased, leased + out.count, function() in_chunks('HSET', meta, out.metas) end)
   if out.count == 0 then return end
   local deadlines, deadline = {}, string.format('%d', out.latest + lease)
   for i, id in ipairs(out.ids) do deadlines[2 * i - 1], deadlines[2 * i] = deadline, id end
   encoding.zset(leases, leased, leased + out.count, function() in_chunks('ZADD', leases, deadlines) end)
-  in_chunks('ZADD', riders, out.riders)
+  in_chunks('ZADD', followers, out.followers)
   redis.call('HSET', claims, dispatcher, string.format('%s %d ', out.claim, now) .. table.concat(out.record, ';') .. ';')
 end
 
 -- Returns the reply: its head, the number of jobs, the jobs, the details of jobs claimed before, the dead letters, the batches,
 -- the charges, and which jobs are in doubt.
-function handout.reply(out)
+function claim_reply.reply(out)
   local answer, again, died, batches, charged, n = out.answer, out.again, out.died, out.batches, out.charges, out.size
   local doubts = out.doubts
   answer[out.head] = out.count
@@ -185,4 +185,4 @@ function handout.reply(out)
   return answer
 end
 
-return handout
+return claim_reply

@@ -9,8 +9,8 @@ import (
 	"github.com/tundish-io/tundish/shaper"
 )
 
-// lesson is the learned estimate of one model, or of all others.
-type lesson struct {
+// modelEstimate is the learned estimate of one model, or of all others.
+type modelEstimate struct {
 	perByte average
 	kinds   [inputs]use
 
@@ -24,7 +24,7 @@ const noRoom = math.MaxInt64
 type use struct{ unseen, output average }
 
 // answers returns the number of responses of the estimate.
-func (l *lesson) answers() (n int64) {
+func (l *modelEstimate) answers() (n int64) {
 	for i := range l.kinds {
 		n += l.kinds[i].output.n
 	}
@@ -37,11 +37,11 @@ func (l *lesson) answers() (n int64) {
 //
 // A process that delivers calls Adopt when it starts and then every few seconds, and stores the result of News. A process that only enqueues calls
 // Adopt.
-func (l *Learned) Adopt(stored shaper.Lessons) {
+func (l *LearnedEstimates) Adopt(stored shaper.LearnedEstimates) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	absent := func(caller string) int64 {
-		if hasRoom(stored, func(l shaper.Lesson) string { return l.Caller }, shaper.MaxLessons, caller) {
+		if hasRoom(stored, func(l shaper.LearnedEstimate) string { return l.Caller }, shaper.MaxLearnedEstimates, caller) {
 			return 0
 		}
 		return noRoom
@@ -51,7 +51,7 @@ func (l *Learned) Adopt(stored shaper.Lessons) {
 		own.stored = absent(own.caller)
 	}
 	for model, theirs := range stored {
-		read, ok := readLesson(theirs)
+		read, ok := readModelEstimate(theirs)
 		own := l.estimateOf(model)
 		if ok {
 			own = l.make(model, theirs.Caller)
@@ -67,11 +67,11 @@ func (l *Learned) Adopt(stored shaper.Lessons) {
 }
 
 // News returns the estimates that are from more responses than the stored ones that Adopt last saw.
-func (l *Learned) News() shaper.Lessons {
+func (l *LearnedEstimates) News() shaper.LearnedEstimates {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	news := shaper.Lessons{}
-	add := func(model string, own *lesson) {
+	news := shaper.LearnedEstimates{}
+	add := func(model string, own *modelEstimate) {
 		if own.answers() > own.stored {
 			news[model] = own.write()
 		}
@@ -85,7 +85,7 @@ func (l *Learned) News() shaper.Lessons {
 
 // write formats the estimate for Redis: the number of responses for tokens of a byte, those tokens, and the output of texts, each as mean and deviation.
 // Where there is more, it adds the input of texts outside of the body and, for each other kind, the number of responses, that input, and the output.
-func (l *lesson) write() shaper.Lesson {
+func (l *modelEstimate) write() shaper.LearnedEstimate {
 	var b strings.Builder
 	write := func(a *average) { fmt.Fprintf(&b, " %.6g %.6g", a.mean, math.Sqrt(a.variance)) }
 	texts := &l.kinds[inputText]
@@ -101,18 +101,18 @@ func (l *lesson) write() shaper.Lesson {
 			write(&kind.output)
 		}
 	}
-	return shaper.Lesson{Answers: l.answers(), Text: b.String(), Caller: l.caller}
+	return shaper.LearnedEstimate{Answers: l.answers(), Text: b.String(), Caller: l.caller}
 }
 
-// readLesson reads the format of write. ok is false for anything else, such as the format of a newer program.
-func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
-	r := &lessonReader{words: strings.Fields(stored.Text)}
+// readModelEstimate reads the format of write. ok is false for anything else, such as the format of a newer program.
+func readModelEstimate(stored shaper.LearnedEstimate) (l modelEstimate, ok bool) {
+	r := &estimateReader{words: strings.Fields(stored.Text)}
 	texts := &l.kinds[inputText]
 	l.perByte.n = r.count()
 	r.average(&l.perByte)
 	r.average(&texts.output)
 	if r.failed || stored.Answers < 1 {
-		return lesson{}, false
+		return modelEstimate{}, false
 	}
 	texts.output.n = stored.Answers
 	more := l
@@ -132,13 +132,13 @@ func readLesson(stored shaper.Lesson) (l lesson, ok bool) {
 	return l, true
 }
 
-// lessonReader reads the numbers of a stored estimate.
-type lessonReader struct {
+// estimateReader reads the numbers of a stored estimate.
+type estimateReader struct {
 	words  []string
 	failed bool
 }
 
-func (r *lessonReader) number(most float64) float64 {
+func (r *estimateReader) number(most float64) float64 {
 	if len(r.words) == 0 {
 		r.failed = true
 		return 0
@@ -149,9 +149,9 @@ func (r *lessonReader) number(most float64) float64 {
 	return x
 }
 
-func (r *lessonReader) count() int64 { return int64(r.number(mostAnswers)) }
+func (r *estimateReader) count() int64 { return int64(r.number(mostAnswers)) }
 
-func (r *lessonReader) average(a *average) {
+func (r *estimateReader) average(a *average) {
 	a.mean = r.number(shaper.MaxBudgetAmount)
 	deviation := r.number(shaper.MaxBudgetAmount)
 	a.variance = deviation * deviation

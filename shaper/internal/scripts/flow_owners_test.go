@@ -34,7 +34,7 @@ func TestFlowsOfACaller(t *testing.T) {
 		// A flow that is gone counts no longer.
 		r.hdel("flows", "a2", "n2")
 		want("1 21", of(anna, "a4", 2), of(anna, "a5", 1))
-		must.Equal(t, r.zcard("flow_makers"), 6, "flows have a maker")
+		must.Equal(t, r.zcard("flow_owners"), 6, "flows have a owner")
 	})
 }
 
@@ -48,8 +48,8 @@ func TestFlowsOfACallerInSmallBuckets(t *testing.T) {
 			if r.enqueue(nil, entry{id: fmt.Sprint("j", i), flow: fmt.Sprint("f", i), caller: anna})[0].code == isIn {
 				in++
 			}
-			if n := r.exists("flow_makers"); n != 0 && i < 2 {
-				t.Errorf("flow %d has a maker", i)
+			if n := r.exists("flow_owners"); n != 0 && i < 2 {
+				t.Errorf("flow %d has a owner", i)
 			}
 		}
 		must.Equal(t, in, 20, "flows were made")
@@ -66,7 +66,7 @@ func TestFlowsOfACallerInSmallBuckets(t *testing.T) {
 		without := r.fresh(t, "without")
 		without.configureFlows(settings{}, flowSettings{maxFlows: 100})
 		without.enqueue(nil, entry{id: "j", flow: "f", caller: anna})
-		must.Equal(t, without.exists("flow_makers"), 0, "without a share a flow has a maker")
+		must.Equal(t, without.exists("flow_owners"), 0, "without a share a flow has a owner")
 	})
 }
 
@@ -111,7 +111,7 @@ func TestFlowsOfACallerComeBack(t *testing.T) {
 }
 
 // Those who made flows that are gone are forgotten by the audit, also where nobody makes flows any more.
-func TestMakersOfGoneFlowsAreForgotten(t *testing.T) {
+func TestOwnersOfGoneFlowsAreForgotten(t *testing.T) {
 	onBothInCI(t, func(t *testing.T, r *rig) {
 		r.configureFlows(settings{}, flowSettings{maxFlows: 1000, perCaller: 1000})
 		for from := 0; from < 600; from += 50 {
@@ -121,18 +121,18 @@ func TestMakersOfGoneFlowsAreForgotten(t *testing.T) {
 			}
 			r.enqueue(nil, jobs...)
 		}
-		made := func() int64 { return r.zcard("flow_makers") }
-		must.Be(t, made(), 500, "flows have makers")
+		made := func() int64 { return r.zcard("flow_owners") }
+		must.Be(t, made(), 500, "flows have owners")
 		for i := range 300 {
 			r.cancel(fmt.Sprint("j", 2*i), "0")
 		}
 		r.audit()
 		r.audit()
 		if made() >= 500 || made() < 250 {
-			t.Errorf("%d flows have makers after two audits, of which 300 are there", made())
+			t.Errorf("%d flows have owners after two audits, of which 300 are there", made())
 		}
 		r.del("flows")
 		r.audit()
-		must.Equal(t, made(), 0, "flows that are gone have makers")
+		must.Equal(t, made(), 0, "flows that are gone have owners")
 	})
 }

@@ -26,24 +26,24 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// taught is a lesson on a model, whose answers have 40 tokens.
-func taught(answers int64) shaper.Lessons {
-	return shaper.Lessons{"m": {Answers: answers, Text: fmt.Sprint(answers, " 0.25 0 40 0")}}
+// learnedFrom is a estimate on a model, whose answers have 40 tokens.
+func learnedFrom(answers int64) shaper.LearnedEstimates {
+	return shaper.LearnedEstimates{"m": {Answers: answers, Text: fmt.Sprint(answers, " 0.25 0 40 0")}}
 }
 
-// keptLessons keeps lessons as Redis does, and notes of which buckets it was asked.
-type keptLessons struct {
+// keptEstimates keeps estimates as Redis does, and notes of which buckets it was asked.
+type keptEstimates struct {
 	mu       sync.Mutex
-	byBucket map[string]shaper.Lessons
+	byBucket map[string]shaper.LearnedEstimates
 	asked    []string
 	fault    error
 }
 
-func (k *keptLessons) Lessons(_ context.Context, buckets ...string) (map[string]shaper.Lessons, error) {
+func (k *keptEstimates) LearnedEstimates(_ context.Context, buckets ...string) (map[string]shaper.LearnedEstimates, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked = append(k.asked, buckets...)
-	found := map[string]shaper.Lessons{}
+	found := map[string]shaper.LearnedEstimates{}
 	for _, bucket := range buckets {
 		found[bucket] = maps.Clone(k.byBucket[bucket])
 	}
@@ -53,33 +53,33 @@ func (k *keptLessons) Lessons(_ context.Context, buckets ...string) (map[string]
 	return found, nil
 }
 
-func (k *keptLessons) Learn(_ context.Context, lessons map[string]shaper.Lessons) error {
+func (k *keptEstimates) StoreLearnedEstimates(_ context.Context, learnedEstimates map[string]shaper.LearnedEstimates) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for bucket, some := range lessons {
+	for bucket, some := range learnedEstimates {
 		k.byBucket[bucket] = maps.Clone(some)
 	}
 	return k.fault
 }
 
-func (k *keptLessons) fail(fault error) {
+func (k *keptEstimates) fail(fault error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fault = fault
 }
 
 // A process that delivers stores what it has learned within 10 s and when it stops, and another one takes it in. A fault is told once.
-func TestExchangeOfLessons(t *testing.T) {
+func TestExchangeOfLearnedEstimates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &keptLessons{byBucket: map[string]shaper.Lessons{}}
+		kept := &keptEstimates{byBucket: map[string]shaper.LearnedEstimates{}}
 		var log bytes.Buffer
 		buckets := func() []string { return []string{"model"} }
-		delivers := &lessonExchange{known: &lessons{}, buckets: buckets, from: kept, to: kept, log: slog.New(slog.NewTextHandler(&log, nil))}
-		enqueues := &lessonExchange{known: &lessons{}, buckets: buckets, from: kept, log: slog.New(slog.DiscardHandler)}
+		delivers := &estimateExchange{known: &learnedEstimates{}, buckets: buckets, from: kept, to: kept, log: slog.New(slog.NewTextHandler(&log, nil))}
+		enqueues := &estimateExchange{known: &learnedEstimates{}, buckets: buckets, from: kept, log: slog.New(slog.DiscardHandler)}
 		running, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
-		for _, x := range []*lessonExchange{enqueues, delivers} { // in turns: they share the fake
+		for _, x := range []*estimateExchange{enqueues, delivers} { // in turns: they share the fake
 			go func() { ended <- x.run(running) }()
 			synctest.Wait()
 			<-time.After(time.Second) // in a bubble: no time passes
@@ -90,7 +90,7 @@ func TestExchangeOfLessons(t *testing.T) {
 			must.Equal(t, kept.byBucket["model"]["m"].Answers, answers, "%s: what is stored is from answers", what)
 		}
 		knows("at first", 0)
-		delivers.known.learnedOf("model").Adopt(taught(20))
+		delivers.known.learnedOf("model").Adopt(learnedFrom(20))
 		<-time.After(12 * time.Second) // nor here
 		knows("within 10 s", 20)
 		config := llm.DefaultConfig(llm.Anthropic)
@@ -108,7 +108,7 @@ func TestExchangeOfLessons(t *testing.T) {
 			t.Errorf("the log is\n%s", log.String())
 		}
 
-		delivers.known.learnedOf("model").Adopt(taught(30))
+		delivers.known.learnedOf("model").Adopt(learnedFrom(30))
 		stop()
 		for range 2 {
 			if err := <-ended; err != nil {
@@ -119,14 +119,14 @@ func TestExchangeOfLessons(t *testing.T) {
 	})
 }
 
-// silentLessons answers the first question, and then none: Redis is stopped.
-type silentLessons struct {
-	keptLessons
+// silentEstimates answers the first question, and then none: Redis is stopped.
+type silentEstimates struct {
+	keptEstimates
 
 	isSilent bool
 }
 
-func (k *silentLessons) Lessons(ctx context.Context, buckets ...string) (map[string]shaper.Lessons, error) {
+func (k *silentEstimates) LearnedEstimates(ctx context.Context, buckets ...string) (map[string]shaper.LearnedEstimates, error) {
 	if k.isSilent {
 		select {
 		case <-ctx.Done():
@@ -135,15 +135,15 @@ func (k *silentLessons) Lessons(ctx context.Context, buckets ...string) (map[str
 		return nil, context.DeadlineExceeded
 	}
 	k.isSilent = true
-	return k.keptLessons.Lessons(ctx, buckets...)
+	return k.keptEstimates.LearnedEstimates(ctx, buckets...)
 }
 
 // A stop while Redis is silent does not wait for the patience of its client.
 func TestStopWithoutALastExchange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &silentLessons{keptLessons: keptLessons{byBucket: map[string]shaper.Lessons{}}}
-		x := &lessonExchange{known: &lessons{}, buckets: func() []string { return []string{"model"} }, from: kept, to: kept, log: slog.New(slog.DiscardHandler)}
+		kept := &silentEstimates{keptEstimates: keptEstimates{byBucket: map[string]shaper.LearnedEstimates{}}}
+		x := &estimateExchange{known: &learnedEstimates{}, buckets: func() []string { return []string{"model"} }, from: kept, to: kept, log: slog.New(slog.DiscardHandler)}
 		running, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- x.run(running) }()
@@ -169,13 +169,13 @@ func TestExchangeOnlyOfLLMs(t *testing.T) {
 	if names := llmBuckets(load(hook + model)); !slices.Equal(names, []string{"model"}) {
 		t.Errorf("buckets %v", names)
 	}
-	kept := &keptLessons{byBucket: map[string]shaper.Lessons{}}
-	x := &lessonExchange{known: &lessons{}, buckets: func() []string { return llmBuckets(load(hook)) }, from: kept, to: kept, log: slog.New(slog.DiscardHandler)}
+	kept := &keptEstimates{byBucket: map[string]shaper.LearnedEstimates{}}
+	x := &estimateExchange{known: &learnedEstimates{}, buckets: func() []string { return llmBuckets(load(hook)) }, from: kept, to: kept, log: slog.New(slog.DiscardHandler)}
 	x.exchange(t.Context())
 	if len(kept.asked) > 0 {
 		t.Errorf("asked of %v", kept.asked)
 	}
-	x.known.learnedOf("model").Adopt(taught(20))
+	x.known.learnedOf("model").Adopt(learnedFrom(20))
 	x.known.keep([]string{"model"})
 	if known := x.known.learnedOf("model"); len(known.News()) != 0 {
 		t.Errorf("news %v", known.News())
@@ -196,9 +196,9 @@ func TestExchangeThroughRedis(t *testing.T) {
 		c, err2 := producer.New(producer.Config{Redis: conn, Buckets: []shaper.Bucket{b}})
 		must.OK(t, errors.Join(err1, err2))
 		defer c.Close()
-		must.OK(t, d.Learn(t.Context(), map[string]shaper.Lessons{"model": taught(20)}))
-		for _, read := range []func(context.Context, ...string) (map[string]shaper.Lessons, error){d.Lessons, c.Lessons} {
-			if got, err := read(t.Context(), "model"); err != nil || got["model"]["m"] != taught(20)["m"] {
+		must.OK(t, d.StoreLearnedEstimates(t.Context(), map[string]shaper.LearnedEstimates{"model": learnedFrom(20)}))
+		for _, read := range []func(context.Context, ...string) (map[string]shaper.LearnedEstimates, error){d.LearnedEstimates, c.LearnedEstimates} {
+			if got, err := read(t.Context(), "model"); err != nil || got["model"]["m"] != learnedFrom(20)["m"] {
 				t.Errorf("read %v, %v", got, err)
 			}
 		}

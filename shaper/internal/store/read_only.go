@@ -75,7 +75,7 @@ func (s *Store) ensureConfigured(ctx context.Context, b *Bucket) error {
 		if found.conf[FieldRateCount] != "" {
 			return s.adopt(ctx, b, own, found)
 		}
-		if isNamed(own) && found.moves() { // a guest that has settings of its own finds that out as it writes them
+		if isNamed(own) && found.moves() { // a read-only process that has settings of its own finds that out as it writes them
 			if err = s.catchUp(ctx, acts, p, found.number("generation"), found.conf["left_for"]); err != nil && !errors.Is(err, errOvertaken) {
 				return err
 			}
@@ -137,7 +137,7 @@ func (s *Store) warnOnce(ctx context.Context, b *Bucket, own *shaper.Bucket, fou
 	switch {
 	case s.Quiet:
 	case text == "" || before != nil && *before == text:
-	case s.Role == Guest:
+	case s.Role == ReadOnly:
 		s.Log.WarnContext(ctx, "the settings of this process are not those in force: it changes nothing and goes by those in force; dispatchers write them",
 			"bucket", b.Name, "differences", text, "written_by", found.writer(list))
 	default:
@@ -259,8 +259,8 @@ func readBatch(text string) shaper.BatchSettings {
 	return shaper.BatchSettings{MaxSize: n[0], MaxBytes: n[1], MaxWait: lua.Microseconds(n[2])}
 }
 
-// ofGuest reports whether a read-only process wrote the settings at a place, so that an authoritative process replaces them.
-func (s *Store) ofGuest(ctx context.Context, k Keys) bool {
+// wroteReadOnly reports whether a read-only process wrote the settings at a place, so that an authoritative process replaces them.
+func (s *Store) wroteReadOnly(ctx context.Context, k Keys) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	cmd := redis.NewSliceCmd(ctx, "hmget", k.Conf(), fieldOwned)

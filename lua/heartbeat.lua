@@ -1,8 +1,8 @@
--- beat.lua: the heartbeat of a process: reports that it lives, and its counters since the last heartbeat. The reply names the buckets
+-- heartbeat.lua: the heartbeat of a process: reports that it lives, and its counters since the last heartbeat. The reply names the buckets
 -- that somebody watches: then the process sends one each second. May be sent twice: a repeated number updates only the time and the
 -- description.
 --
--- KEYS[1]  tundish:{fleet}:beats  zset  process -> time of its last heartbeat, microseconds
+-- KEYS[1]  tundish:{fleet}:heartbeats  zset  process -> time of its last heartbeat, microseconds
 -- KEYS[2]  tundish:{fleet}:processes  hash  process -> "since says": when it started, microseconds, and its description, JSON
 -- KEYS[3]  tundish:{fleet}:watched  hash  bucket, or "*" for all -> until when it is watched
 -- KEYS[4]  tundish:{fleet}:counts:<process>  hash  bucket -> "at counters": time and counters; "" -> number of the last heartbeat
@@ -24,7 +24,7 @@
 --#include lib/server_time.lua
 --#include lib/text.lua
 
-local beats, processes, watched, counts, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local heartbeats, processes, watched, counts, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id, number, age, says, period = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local FIRST, WIDTH = 6, 7
 local SILENCE = 60000000 -- microseconds after which a silent process is removed: see Forgotten in package fleet
@@ -33,7 +33,7 @@ local KEPT, DAY = 3600000, 86700000 -- milliseconds: counters; the history: a da
 local MOST = 1000 -- processes
 
 -- Redis accepts this write when it is out of memory, and then also the later writes of the script.
-redis.call('ZREM', beats, '')
+redis.call('ZREM', heartbeats, '')
 
 local now = server_time()
 local last = tonumber(redis.call('HGET', counts, ''))
@@ -49,15 +49,15 @@ end
 if current ~= period then return reply end
 
 -- Processes that are silent, also after the clock stepped back.
-local silent = redis.call('ZRANGEBYSCORE', beats, '-inf', text(now - SILENCE), 'LIMIT', 0, 100)
-for _, one in ipairs(redis.call('ZRANGEBYSCORE', beats, text(now + SILENCE), '+inf', 'LIMIT', 0, 100)) do silent[#silent + 1] = one end
+local silent = redis.call('ZRANGEBYSCORE', heartbeats, '-inf', text(now - SILENCE), 'LIMIT', 0, 100)
+for _, one in ipairs(redis.call('ZRANGEBYSCORE', heartbeats, text(now + SILENCE), '+inf', 'LIMIT', 0, 100)) do silent[#silent + 1] = one end
 if #silent > 0 then
-  redis.call('ZREM', beats, unpack(silent))
+  redis.call('ZREM', heartbeats, unpack(silent))
   redis.call('HDEL', processes, unpack(silent))
 end
 
-if redis.call('ZSCORE', beats, id) or redis.call('ZCARD', beats) < MOST then
-  redis.call('ZADD', beats, text(now), id)
+if redis.call('ZSCORE', heartbeats, id) or redis.call('ZCARD', heartbeats) < MOST then
+  redis.call('ZADD', heartbeats, text(now), id)
   redis.call('HSET', processes, id, text(now - age) .. ' ' .. says)
 end
 if last and last >= number then return reply end

@@ -1,7 +1,7 @@
--- makers.lua: the callers that made the flows of a bucket, so that one caller takes no more than its share of the flows.
+-- flow_owners.lua: the callers that made the flows of a bucket, so that one caller takes no more than its share of the flows.
 --
--- The zset flow_makers has flow -> the digits of its caller (see callers.lua) * 2^33, plus when it was last checked, milliseconds
--- modulo 2^33. So the flows of a caller are adjacent, and one command counts them. Jobs without a caller do not change the makers
+-- The zset flow_owners has flow -> the digits of its caller (see callers.lua) * 2^33, plus when it was last checked, milliseconds
+-- modulo 2^33. So the flows of a caller are adjacent, and one command counts them. Jobs without a caller do not change the owners
 -- of flows. An entry stays until it is checked after its flow was removed: a run that would refuse checks 100 of the
 -- caller, and the audit of sweep.lua 500 of all. A redrive makes flows without an entry: only an operator starts one.
 --
@@ -12,25 +12,25 @@
 --#include lib/callers.lua
 --#include lib/in_chunks.lua
 
-local makers = { SPAN = 8589934592, LOOKS = 100, CHUNK = 500 }
+local flow_owners = { SPAN = 8589934592, LOOKS = 100, CHUNK = 500 }
 
--- Opens the makers for a run that makes new flows; nil if no share matters. there: number of flows of the bucket; new:
+-- Opens the owners for a run that makes new flows; nil if no share matters. there: number of flows of the bucket; new:
 -- how many of the run are new.
-function makers.open(key, flows, share, there, new, now)
+function flow_owners.open(key, flows, share, there, new, now)
   share = tonumber(share or 0)
   local spared = math.floor(share / 10)
   if share == 0 or there + new <= spared then return nil end
   local most = share - spared
-  return { key = key, flows = flows, most = most, counted = there + new > most, at = math.floor(now / 1000) % makers.SPAN, new = new,
+  return { key = key, flows = flows, most = most, counted = there + new > most, at = math.floor(now / 1000) % flow_owners.SPAN, new = new,
     counts = {}, gone = {}, scores = {} }
 end
 
-local function score(m, digits) return string.format('%.0f', digits * makers.SPAN + m.at) end
+local function score(m, digits) return string.format('%.0f', digits * flow_owners.SPAN + m.at) end
 
 -- Checks some flows of a caller, the least recently checked first. Returns how many no longer exist.
 local function look(m, digits, n)
-  local first = string.format('%.0f', digits * makers.SPAN)
-  local last = string.format('%.0f', digits * makers.SPAN + makers.SPAN - 1)
+  local first = string.format('%.0f', digits * flow_owners.SPAN)
+  local last = string.format('%.0f', digits * flow_owners.SPAN + flow_owners.SPAN - 1)
   local names, gone = redis.call('ZRANGEBYSCORE', m.key, first, last, 'LIMIT', 0, n), 0
   local states = #names > 0 and redis.call('HMGET', m.flows, unpack(names)) or names
   for i, name in ipairs(names) do
@@ -46,16 +46,16 @@ end
 local function count_of(m, digits)
   local count = m.counts[digits]
   if count then return count end
-  count = redis.call('ZCOUNT', m.key, string.format('%.0f', digits * makers.SPAN),
-    string.format('%.0f', digits * makers.SPAN + makers.SPAN - 1))
-  if count + m.new > m.most then count = count - look(m, digits, makers.LOOKS) end
+  count = redis.call('ZCOUNT', m.key, string.format('%.0f', digits * flow_owners.SPAN),
+    string.format('%.0f', digits * flow_owners.SPAN + flow_owners.SPAN - 1))
+  if count + m.new > m.most then count = count - look(m, digits, flow_owners.LOOKS) end
   m.counts[digits] = count
   return count
 end
 
 -- Returns whether jobs may make all new flows of the run: they have no caller, or one with room for all; and whether they have none. The
 -- jobs are in ARGV behind `before`, with width arguments each: id, sealed job, ...
-function makers.all_fit(m, n, before, width)
+function flow_owners.all_fit(m, n, before, width)
   local letters = callers.of(ARGV[before + 2])
   for j = 2, n do
     if callers.of(ARGV[before + (j - 1) * width + 2]) ~= letters then return false end
@@ -65,7 +65,7 @@ function makers.all_fit(m, n, before, width)
 end
 
 -- Returns how many flows the caller of a job has made, if it may make no more; else nil.
-function makers.too_many(m, sealed)
+function flow_owners.too_many(m, sealed)
   local letters = m.counted and callers.of(sealed) or ''
   if letters == '' then return nil end
   local count = count_of(m, tonumber(callers.digits(letters)))
@@ -73,7 +73,7 @@ function makers.too_many(m, sealed)
 end
 
 -- Records a flow that a job makes.
-function makers.note(m, name, sealed)
+function flow_owners.note(m, name, sealed)
   local letters = callers.of(sealed)
   if letters == '' then return end
   local digits = tonumber(callers.digits(letters))
@@ -82,22 +82,22 @@ function makers.note(m, name, sealed)
 end
 
 -- Writes the recorded and the checked entries.
-function makers.write(m)
+function flow_owners.write(m)
   in_chunks('ZREM', m.key, m.gone)
   in_chunks('ZADD', m.key, m.scores)
   m.gone, m.scores = {}, {}
 end
 
 -- Removes some entries of flows that no longer exist, of all callers.
-function makers.trim(key, flows, now)
+function flow_owners.trim(key, flows, now)
   local there = redis.call('ZCARD', key)
   if there == 0 then return end
   if redis.call('EXISTS', flows) == 0 then return redis.call('UNLINK', key) end
-  local names, gone = redis.call('ZRANGE', key, now % there, now % there + makers.CHUNK - 1), {}
+  local names, gone = redis.call('ZRANGE', key, now % there, now % there + flow_owners.CHUNK - 1), {}
   for i, state in ipairs(redis.call('HMGET', flows, unpack(names))) do
     if not state then gone[#gone + 1] = names[i] end
   end
   if #gone > 0 then redis.call('ZREM', key, unpack(gone)) end
 end
 
-return makers
+return flow_owners

@@ -1,23 +1,23 @@
--- questions.lua: the limit checks of enqueue.lua. The rule of each limit key, its state and the questions are read from
--- KEYS and ARGV of enqueue.lua. A state is read at its first use. Nothing is written before questions.write.
+-- limit_checks.lua: the limit checks of enqueue.lua. The rule of each limit key, its state and the questions are read from
+-- KEYS and ARGV of enqueue.lua. A state is read at its first use. Nothing is written before limit_checks.write.
 
 --#include lib/callers.lua
 --#include lib/codes.lua
 --#include lib/limit_keys.lua
 --#include lib/limits.lua
 
-local questions = { KEYS_OF_LIMIT = 3, ARGS_OF_LIMIT = 6 }
+local limit_checks = { KEYS_OF_LIMIT = 3, ARGS_OF_LIMIT = 6 }
 
 -- Opens the checks of a run: the keys of limits begin behind first_key, key_count of them, and their rules behind first_arg. Behind the
 -- rules there is a flag for each limit, 1 in shadow mode.
-function questions.open(now, first_key, key_count, first_arg, limit_count)
+function limit_checks.open(now, first_key, key_count, first_arg, limit_count)
   local q = { now = now, first_key = first_key, key_count = key_count, limit_count = limit_count, rules = {}, shadow = {}, states = {},
     used = {}, known_keys = {} } -- used: state of a limit -> its rule
   local at = first_arg
   for i = 1, key_count do
     q.rules[i] = { rule = limits[ARGV[at + 1]], a = tonumber(ARGV[at + 2]), b = tonumber(ARGV[at + 3]),
       full = tonumber(ARGV[at + 4]), max = ARGV[at + 5], life = ARGV[at + 6] }
-    at = at + questions.ARGS_OF_LIMIT
+    at = at + limit_checks.ARGS_OF_LIMIT
   end
   for i = 1, limit_count do q.shadow[i] = ARGV[at + i] == '1' end
   return q
@@ -27,7 +27,7 @@ end
 local function state_of(q, number, letters)
   local state = q.states[number]
   if not state then
-    local r, at = q.rules[number], q.first_key + (number - 1) * questions.KEYS_OF_LIMIT
+    local r, at = q.rules[number], q.first_key + (number - 1) * limit_checks.KEYS_OF_LIMIT
     state = limit_keys.read(q.known_keys, r.rule.read, q.now, KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], r.a, r.b, r.full, r.max, r.life,
       letters ~= '' and callers.digits(letters) or nil, callers.may_have)
     q.states[number] = state
@@ -37,7 +37,7 @@ local function state_of(q, number, letters)
 end
 
 -- Returns whether all limits whose numbers are behind `at` allow a number of jobs, none by its shared key. letters: of the caller.
-function questions.all_allow(q, at, jobs, letters)
+function limit_checks.all_allow(q, at, jobs, letters)
   for i = 1, q.limit_count do
     local number = tonumber(ARGV[at + i])
     if number > 0 then
@@ -49,7 +49,7 @@ function questions.all_allow(q, at, jobs, letters)
 end
 
 -- Spends a number of jobs of these limits. Puts the remaining requests and the reset of each into the reply, behind `to`.
-function questions.take_all(q, at, jobs, reply, to)
+function limit_checks.take_all(q, at, jobs, reply, to)
   for i = 1, q.limit_count do
     local number = tonumber(ARGV[at + i])
     local remaining, reset = -1, 0
@@ -65,7 +65,7 @@ end
 
 -- Checks all limits of one job whose numbers are behind `at`, and puts the results into the reply behind `n`. It spends only if all
 -- that are not in shadow mode allow, and there is `room`. letters: of the caller. Returns the worst verdict and the longest wait.
-function questions.ask(q, at, cost, room, reply, n, letters)
+function limit_checks.ask(q, at, cost, room, reply, n, letters)
   local worst, longest = codes.ALLOWED, 0
   for i = 1, q.limit_count do
     local number, to = tonumber(ARGV[at + i]), n + 4 * i
@@ -97,10 +97,10 @@ function questions.ask(q, at, cost, room, reply, n, letters)
 end
 
 -- Writes the changed states.
-function questions.write(q)
+function limit_checks.write(q)
   if q.key_count == 0 then return end
   for state, rule in pairs(q.used) do limit_keys.write(rule.write, state) end
   limit_keys.finish(q.known_keys)
 end
 
-return questions
+return limit_checks

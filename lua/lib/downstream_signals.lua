@@ -1,4 +1,4 @@
--- answers.lua: applies the responses to the jobs of settle.lua to their scopes, and notifies hooks. See downstream.lua.
+-- downstream_signals.lua: applies the responses to the jobs of settle.lua to their scopes, and notifies hooks. See downstream.lua.
 --
 -- The responses are in parts, one for each flow. usual and more.accepted: number of accepted requests; accepted_at: when the last of these
 -- was claimed; signals: the other responses, nil if there are none (see downstream.note); caller: the letters of the caller of one of these
@@ -10,18 +10,18 @@
 --#include lib/outbox.lua
 --#include lib/rates.lua
 
-local answers = {}
+local downstream_signals = {}
 
 -- Opens the responses of a run, in parts. rules: see downstream.rules; box: an outbox, or nil; reply: gets the changes of breakers;
 -- conf and pace: keys of the bucket; pool: the keys of its pool, or nil.
-function answers.open(parts, rules, now, box, reply, conf, pace, pool)
+function downstream_signals.open(parts, rules, now, box, reply, conf, pace, pool)
   local pool_conf = pool and pool.conf
   local above = rules.scope == 'p' and rates.above(nil, nil, pool_conf) or rates.above(conf, pace, pool_conf)
   return { parts = parts, rules = rules, now = now, box = box, reply = reply, above = above }
 end
 
 -- Adds a change to the reply: n is the number of the flow, from 1, or 0 for the bucket or the pool; reason is one word.
-function answers.report(all, change, n, reason)
+function downstream_signals.report(all, change, n, reason)
   local reply, size = all.reply, #all.reply
   reply[size + 1], reply[size + 2], reply[size + 3] = change, n, reason
 end
@@ -65,13 +65,13 @@ local function apply(all, down, some, configured, offset, n, name)
   if is_open ~= was_open then
     local change = is_open and codes.BREAKER_OPENED or codes.BREAKER_CLOSED
     if all.box then notify(all.box, change, said, some, name) end
-    answers.report(all, change, n, said and said.reason or '-')
+    downstream_signals.report(all, change, n, said and said.reason or '-')
   end
   return said, sooner
 end
 
 -- Updates the flows of loaded, by number, where each flow is a scope. Returns whether a part is now disabled: its field has the reason.
-function answers.of_flows(all, loaded, offset)
+function downstream_signals.of_flows(all, loaded, offset)
   local some_disabled = false
   for _, part in ipairs(all.parts) do
     local f = loaded[part.n]
@@ -88,10 +88,10 @@ end
 
 -- Returns the previous state of the bucket or the pool, read from text, its new state, and whether it may send sooner. any_signals: whether
 -- any response did not accept.
-function answers.of_all(all, text, offset, any_signals)
+function downstream_signals.of_all(all, text, offset, any_signals)
   local before = text and downstream.read(text)
   if not before and not any_signals then return nil, nil, false end
   return before, apply(all, before, all.parts, nil, offset, 0)
 end
 
-return answers
+return downstream_signals

@@ -9,12 +9,12 @@ import (
 
 // Bounds of the learned estimates.
 const (
-	learnedModels = shaper.MaxLessons - 1 // with an estimate of their own
-	learnedLast   = 100                   // responses that count, about
-	learnedLeast  = 10                    // responses before an estimate is used
+	learnedModels = shaper.MaxLearnedEstimates - 1 // with an estimate of their own
+	learnedLast   = 100                            // responses that count, about
+	learnedLeast  = 10                             // responses before an estimate is used
 )
 
-// Learned holds the learned estimates of each model: input tokens for each byte of text, input tokens outside of the text, and output tokens of a
+// LearnedEstimates holds the learned estimates of each model: input tokens for each byte of text, input tokens outside of the text, and output tokens of a
 // response. Each is the mean of the last responses plus one standard deviation. With fewer than 10 responses there is no estimate.
 //
 // Requests are of four kinds, see [Estimate]: plain text, documents, references, searches. Each kind has estimates of its own, so the input that a web
@@ -28,10 +28,10 @@ const (
 // work, and which models refuse to report the usage of streams, is not shared.
 //
 // The zero value is ready, and nil has no estimates. A Learned is safe for concurrent use: a worker and the programs that enqueue for it may share one.
-type Learned struct {
+type LearnedEstimates struct {
 	mu       sync.Mutex
-	models   map[string]*lesson
-	others   lesson
+	models   map[string]*modelEstimate
+	others   modelEstimate
 	begun    begun
 	refusals refusals
 }
@@ -47,7 +47,7 @@ const unknownModel = "unknown"
 const mostPerByte = 1
 
 // note adds the usage of a response to the estimates. A response to a request with images adds no input: its tokens are of text and images together.
-func (l *Learned) note(r *request, used shaper.Units) {
+func (l *LearnedEstimates) note(r *request, used shaper.Units) {
 	if l == nil || r.asks == asksNothing {
 		return
 	}
@@ -68,7 +68,7 @@ func (l *Learned) note(r *request, used shaper.Units) {
 }
 
 // nameOf returns the model, or [otherModels] if the model has no estimate of its own. caller is the caller that names it.
-func (l *Learned) nameOf(model, caller string) string {
+func (l *LearnedEstimates) nameOf(model, caller string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.make(model, caller) == &l.others {
@@ -81,7 +81,7 @@ func (l *Learned) nameOf(model, caller string) string {
 type expectation struct{ perByte, unseen, output float64 }
 
 // usual returns the usual usage of requests of a kind. Values without a learned estimate stay as given.
-func (l *Learned) usual(model string, kind input, e expectation) expectation {
+func (l *LearnedEstimates) usual(model string, kind input, e expectation) expectation {
 	if l == nil {
 		return e
 	}
@@ -93,24 +93,24 @@ func (l *Learned) usual(model string, kind input, e expectation) expectation {
 }
 
 // estimateOf returns the estimate of a model, or an empty one if the model has none and there is room for it. It requires that l.mu is held.
-func (l *Learned) estimateOf(model string) *lesson {
+func (l *LearnedEstimates) estimateOf(model string) *modelEstimate {
 	switch known := l.models[model]; {
 	case known != nil:
 		return known
 	case len(l.models) >= learnedModels || model == otherModels:
 		return &l.others
 	}
-	return &lesson{}
+	return &modelEstimate{}
 }
 
 // make returns the estimate of a model. A new model gets its own if there is room and the caller's share allows it; see hasRoom. caller may be "". It
 // requires that l.mu is held.
-func (l *Learned) make(model, caller string) *lesson {
-	if l.models[model] == nil && model != otherModels && hasRoom(l.models, func(m *lesson) string { return m.caller }, learnedModels, caller) {
+func (l *LearnedEstimates) make(model, caller string) *modelEstimate {
+	if l.models[model] == nil && model != otherModels && hasRoom(l.models, func(m *modelEstimate) string { return m.caller }, learnedModels, caller) {
 		if l.models == nil {
-			l.models = map[string]*lesson{}
+			l.models = map[string]*modelEstimate{}
 		}
-		l.models[model] = &lesson{caller: caller}
+		l.models[model] = &modelEstimate{caller: caller}
 	}
 	if known := l.models[model]; known != nil {
 		return known

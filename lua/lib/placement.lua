@@ -1,8 +1,8 @@
--- places.lua: decides where enqueue.lua puts jobs (see arrivals.lua): the flows of a batch, and their times. A bucket without flows has
+-- placement.lua: decides where enqueue.lua puts jobs (see arrivals.lua): the flows of a batch, and their times. A bucket without flows has
 -- one flow, "", with no stored state but its lists and its later (see flow.lua). With groups,
 -- the turn queue has the groups.
 --
--- The functions take the bucket of estimate.lua, with body and conf (their keys), and hurries (one of the jobs expires). places.read
+-- The functions take the bucket of estimate.lua, with body and conf (their keys), and hurries (one of the jobs expires). placement.read
 -- adds there (number of flows without the idle ones), idle (the idle flows), max_flows, and the fields of flows for estimate.lua.
 -- With groups it also adds groups (see group.load; each with known) and groups_there. Their keys begin
 -- behind group_keys.
@@ -22,15 +22,15 @@
 --#include lib/codes.lua
 --#include lib/estimate.lua
 --#include lib/flow.lua
+--#include lib/flow_owners.lua
 --#include lib/group.lua
---#include lib/pacer.lua
 --#include lib/idle.lua
---#include lib/makers.lua
---#include lib/precedence.lua
---#include lib/reservation.lua
+--#include lib/jobs_ahead.lua
+--#include lib/pacer.lua
 --#include lib/quota.lua
+--#include lib/reservation.lua
 
-local places = {
+local placement = {
   KIND = 3, -- index of the kind in the reply of enqueue.lua, see codes.lua
   LOOKS = 100, -- entries of flows that may be idle, and one more for each new flow
 }
@@ -39,7 +39,7 @@ local OTHERS, LESS_IMPORTANT = { '[hnld]', '[knld]', '[khld]', '[khnd]' }, { '[h
 
 -- Finds the keys of quotas and of the pool at the end of KEYS, as `more` announces them. Returns the last key before them, the pool
 -- as a scope (see estimate.lua), and the key before the keys of quotas; of_flows: how many of these are of flows and groups.
-function places.more_keys(last_key, more, of_flows, now)
+function placement.more_keys(last_key, more, of_flows, now)
   local pool_of, quota_keys = nil, nil
   if string.find(more, 'p', 1, true) then
     last_key = last_key - 3
@@ -95,7 +95,7 @@ local function find_idle(bucket, parts, new, conf, idle_key, flows, flow_setting
   for _, part in ipairs(parts) do spared['f' .. part.name] = true end
   for _, g in ipairs(bucket.groups or {}) do spared['g' .. g.name] = true end
   local clock = bucket.now + bucket.offset
-  local found = idle.find(idle_key, clock, places.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
+  local found = idle.find(idle_key, clock, placement.LOOKS + new, conf, flows, flow_settings, KEYS, bucket.group_keys, spared)
   if not found then return end
   bucket.idle, bucket.there = found, bucket.there - #found.flows
   if bucket.groups then bucket.groups_there = bucket.groups_there - #found.groups end
@@ -110,7 +110,7 @@ local function read_callbacks(bucket, parts, names, counts)
 end
 
 -- Returns how many places of a flow, or of a group, are taken.
-function places.taken(f) return f.state.unfinished + (f.callbacks or 0) end
+function placement.taken(f) return f.state.unfinished + (f.callbacks or 0) end
 
 -- Adds the flows of this script that had nothing to send to the rivals, in the order of their
 -- jobs, including flows that wait for their rate or their downstream.
@@ -127,7 +127,7 @@ local function count_rivals(bucket, parts)
 end
 
 -- Reads the flows, and makes room for new ones.
-function places.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, makers_key)
+function placement.read(bucket, parts, names, conf, flows, turn_queue, flow_settings, idle_key, callback_counts, flow_owners_key)
   local texts = redis.call('HMGET', flows, unpack(names))
   local of_all = redis.call('HMGET', conf, 'flow_rate_count', 'flow_rate_per', 'flow_burst', 'flow_capacity',
     'flow_max_in_flight', 'flow_must_exist', 'max_flows', 'flow_scheduled_capacity', 'group_scheduled_capacity', 'flow_quotas',
@@ -165,13 +165,13 @@ function places.read(bucket, parts, names, conf, flows, turn_queue, flow_setting
   if bucket.group_keys then read_groups(bucket, parts, conf) end
   count_rivals(bucket, parts)
   if bucket.callbacks > 0 then read_callbacks(bucket, parts, names, callback_counts) end
-  if new > 0 then bucket.makers = makers.open(makers_key, flows, max_per_caller, bucket.there, new, now) end
+  if new > 0 then bucket.flow_owners = flow_owners.open(flow_owners_key, flows, max_per_caller, bucket.there, new, now) end
   find_idle(bucket, parts, new, conf, idle_key, flows, flow_settings)
 end
 
 -- Returns the estimated departures of the next jobs of a flow, for the reply of enqueue.lua: the first one, with `ahead` jobs before it,
 -- and estimate.step. Flows without a rate and a group share them, as long as no more jobs arrive.
-function places.next(bucket, part, ahead)
+function placement.next(bucket, part, ahead)
   local obeys = part.obeys
   if not obeys or obeys.rate_count > 0 or part.group or obeys.paused > 0 or part.state.down or obeys.quotas then
     return math.floor(estimate.first(bucket, part, ahead)), estimate.step(bucket, part)
@@ -186,8 +186,8 @@ end
 
 -- Appends the estimated departure of each of many equal jobs to the reply. aheads: for each flow, the number of jobs before its
 -- first job. The number of a job's flow is the last of its width arguments.
-function places.report_positions(bucket, parts, aheads, job_count, first_job, width, reply)
-  reply[places.KIND] = codes.EACH_ETA
+function placement.report_positions(bucket, parts, aheads, job_count, first_job, width, reply)
+  reply[placement.KIND] = codes.EACH_ETA
   for j = 1, job_count do
     local n = #parts > 1 and ARGV[first_job + j * width] + 0 or 1
     local reserves = reservation.of_new(ARGV[first_job + (j - 1) * width + 2])
@@ -197,10 +197,10 @@ end
 
 -- Returns how many scheduled jobs a flow, or a group, may have; 0: as many as the bucket. most is the default for all; without one it is
 -- the capacity.
-function places.scheduled_bound(f, most) return most > 0 and most or f.obeys.capacity end
+function placement.scheduled_bound(f, most) return most > 0 and most or f.obeys.capacity end
 
 local function is_scheduled_full(f, most)
-  local bound = places.scheduled_bound(f, most)
+  local bound = placement.scheduled_bound(f, most)
   return bound > 0 and f.state.scheduled >= bound
 end
 
@@ -209,11 +209,11 @@ local function is_full(f, at_once)
   local bound = f.obeys.capacity
   if bound == 0 then return false end
   if at_once == 0 then return (f.callbacks or 0) >= bound end
-  return places.taken(f) + at_once > bound
+  return placement.taken(f) + at_once > bound
 end
 
 -- Returns why a flow takes no jobs before an operator changes it: a code, or nil. sealed is a job that may name a URL, nil for any.
-function places.closed(part, sealed)
+function placement.closed(part, sealed)
   if part.obeys.missing then return codes.FLOW_MISSING end
   if part.lacks_url and not (sealed and string.find(sealed, '^[^\n]*"u":"[^/?]')) then return codes.FLOW_LACKS_URL end
   return part.obeys.disabled > 0 and codes.FLOW_DISABLED or nil
@@ -221,9 +221,9 @@ end
 
 -- Returns why a flow, if the bucket has flows, does not admit one more job, or at_once jobs:
 -- a code, or nil. at_once is 0 for a job that comes due later. sealed is the job, if its caller's flows may be counted.
-function places.refusal(bucket, part, at_once, sealed)
+function placement.refusal(bucket, part, at_once, sealed)
   local g = part.group
-  local closed = (part.obeys.paused > 0 or part.lacks_url) and places.closed(part, sealed) -- a closed flow is paused too
+  local closed = (part.obeys.paused > 0 or part.lacks_url) and placement.closed(part, sealed) -- a closed flow is paused too
   if closed then return closed end
   if g and is_full(g, at_once) then return codes.GROUP_FULL end
   if is_full(part, at_once) then return codes.FLOW_FULL end
@@ -231,11 +231,13 @@ function places.refusal(bucket, part, at_once, sealed)
   if at_once == 0 and is_scheduled_full(part, bucket.flow_later) then return codes.FLOW_SCHEDULED_FULL end
   if g and not g.known and bucket.groups_there >= bucket.max_flows then return codes.TOO_MANY_GROUPS end
   if not part.known and bucket.there >= bucket.max_flows then return codes.TOO_MANY_FLOWS end
-  if not part.known and bucket.makers and sealed and makers.too_many(bucket.makers, sealed) then return codes.TOO_MANY_OF_CALLER end
+  if not part.known and bucket.flow_owners and sealed and flow_owners.too_many(bucket.flow_owners, sealed) then
+    return codes.TOO_MANY_OF_CALLER
+  end
 end
 
 -- Returns whether all incoming jobs of flows (part.coming) fit. They are in ARGV behind first_job, with width arguments each.
-function places.all_fit(bucket, parts, job_count, first_job, width)
+function placement.all_fit(bucket, parts, job_count, first_job, width)
   local there, groups_there = bucket.there, bucket.groups_there
   for _, g in ipairs(bucket.groups or {}) do
     g.coming = 0
@@ -243,7 +245,7 @@ function places.all_fit(bucket, parts, job_count, first_job, width)
   end
   for n = 1, #parts do
     local part = parts[n]
-    if places.refusal(bucket, part, #part.coming) then return false end
+    if placement.refusal(bucket, part, #part.coming) then return false end
     if not part.known then there = there + 1 end
     if part.group then part.group.coming = part.group.coming + #part.coming end
   end
@@ -251,15 +253,15 @@ function places.all_fit(bucket, parts, job_count, first_job, width)
     if is_full(g, g.coming) then return false end
   end
   if there > bucket.max_flows or (groups_there or 0) > bucket.max_flows then return false end
-  if not bucket.makers then return true end
-  local fit, no_callers = makers.all_fit(bucket.makers, job_count, first_job, width)
-  if no_callers then bucket.makers = nil end
+  if not bucket.flow_owners then return true end
+  local fit, no_callers = flow_owners.all_fit(bucket.flow_owners, job_count, first_job, width)
+  if no_callers then bucket.flow_owners = nil end
   return fit
 end
 
 -- Returns, for each job whose reservation is larger than a budget, the budget and the reservation (see estimate.over_budget). The jobs are
 -- in ARGV behind first_job, with width arguments each; the nth of these is the number of the flow.
-function places.over_budget(bucket, parts, job_count, first_job, width, nth)
+function placement.over_budget(bucket, parts, job_count, first_job, width, nth)
   local which, amounts = {}, {}
   if not estimate.has_budgets(bucket) then return which, amounts end
   for j = 1, job_count do
@@ -271,10 +273,10 @@ function places.over_budget(bucket, parts, job_count, first_job, width, nth)
 end
 
 -- Counts jobs admitted to a flow, if the bucket has flows. sealed is the first of them.
-function places.count(bucket, part, at_once, for_later, sealed)
+function placement.count(bucket, part, at_once, for_later, sealed)
   if not part.known then
     bucket.there = bucket.there + 1
-    if bucket.makers then makers.note(bucket.makers, part.name, sealed) end
+    if bucket.flow_owners then flow_owners.note(bucket.flow_owners, part.name, sealed) end
   end
   part.known = true
   flow.count(part, at_once, for_later, 0)
@@ -285,7 +287,7 @@ function places.count(bucket, part, at_once, for_later, sealed)
 end
 
 -- Records a job that comes due later. The bucket, the flow and its group keep the earliest time of this script.
-function places.delay(bucket, part, id, due_at)
+function placement.delay(bucket, part, id, due_at)
   local delayed = part.delayed or {}
   delayed[#delayed + 1], delayed[#delayed + 2] = string.format('%d', due_at), id
   part.delayed = delayed
@@ -308,7 +310,7 @@ local function length_of(part, priority)
   return lengths[priority]
 end
 
--- Returns how many jobs of the less important lists, and of later, precede a job of this priority that comes now (see precedence.lua).
+-- Returns how many jobs of the less important lists, and of later, precede a job of this priority that comes now (see jobs_ahead.lua).
 -- Jobs of the batch do not.
 local function older(bucket, part, priority)
   local known, state, at, later = part.older or {}, part.state, part.at, part.at + flow.PLACES
@@ -321,10 +323,10 @@ local function older(bucket, part, priority)
   end
   if some then
     bucket.aging = bucket.aging or tonumber(redis.call('HGET', bucket.conf, 'aging') or 0)
-    n = precedence.due(KEYS[later], bucket.now)
+    n = jobs_ahead.due(KEYS[later], bucket.now)
     for class = priority + 1, 4 do
       if length_of(part, class) > 0 then
-        n = n + precedence.in_list(KEYS[at + class], class, priority, bucket.now, bucket.aging, bucket.body)
+        n = n + jobs_ahead.in_list(KEYS[at + class], class, priority, bucket.now, bucket.aging, bucket.body)
       end
     end
   end
@@ -334,7 +336,7 @@ end
 
 -- Returns how many waiting jobs outside its own list precede a job that comes now and is not of the batch. Its own list
 -- has jobs of the batch. Usually the result is 0.
-function places.elsewhere(bucket, part, priority)
+function placement.elsewhere(bucket, part, priority)
   local state = part.state
   if state then
     if not string.find(state.filled, OTHERS[priority]) then return 0 end
@@ -347,7 +349,7 @@ function places.elsewhere(bucket, part, priority)
 end
 
 -- Returns how many waiting jobs, including the batch, precede a job that comes now. sealed: the job as it comes.
-function places.ahead(bucket, part, priority, sealed)
+function placement.ahead(bucket, part, priority, sealed)
   local n = length_of(part, priority)
   if codec.comes_first(sealed) then return n end
   n = n + older(bucket, part, priority)
@@ -358,8 +360,8 @@ end
 
 -- Returns whether a job queued now would wait for more than `most` microseconds, at the earliest: nil if not, else the code and the
 -- further values of the reply of enqueue.lua. sealed: the job as it comes.
-function places.too_late(bucket, part, priority, most, sealed)
-  local ahead, reserves, earliest = places.ahead(bucket, part, priority, sealed), reservation.of_new(sealed), estimate.earliest(bucket)
+function placement.too_late(bucket, part, priority, most, sealed)
+  local ahead, reserves, earliest = placement.ahead(bucket, part, priority, sealed), reservation.of_new(sealed), estimate.earliest(bucket)
   local at = estimate.of_job(earliest, part, ahead, '', reserves)
   if at == 0 then return codes.WAIT_TOO_LONG, ahead, 0, 0 end
   local latest = bucket.now + tonumber(most)
@@ -369,4 +371,4 @@ function places.too_late(bucket, part, priority, most, sealed)
   return codes.WAIT_TOO_LONG, ahead, at, at - latest
 end
 
-return places
+return placement

@@ -20,7 +20,7 @@ func TestLearnedIsMeanAndDeviation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		given := rapid.SliceOfN(rapid.Int64Range(0, 1000), 0, 250).Draw(t, "output")
-		l := &Learned{}
+		l := &LearnedEstimates{}
 		for _, n := range given {
 			l.note(&request{model: "m", content: content{text: 1000}, choices: 2}, shaper.Units{shaper.UnitInput: n, shaper.UnitOutput: n})
 		}
@@ -28,7 +28,7 @@ func TestLearnedIsMeanAndDeviation(t *testing.T) {
 		perByte, output := e.perByte, e.output
 		if len(given) < 10 {
 			if perByte != 0.3 || output != 500 {
-				t.Fatalf("%d answers have taught %g and %g", len(given), perByte, output)
+				t.Fatalf("after %d answers the estimates are %g and %g", len(given), perByte, output)
 			}
 			return
 		}
@@ -55,7 +55,7 @@ func TestLearnedIsMeanAndDeviation(t *testing.T) {
 // When answers become others, a hundred of these are most of what is known, and five hundred are all of it.
 func TestLearnedForgets(t *testing.T) {
 	t.Parallel()
-	l := &Learned{}
+	l := &LearnedEstimates{}
 	answer := func(times int, n int64) float64 {
 		for range times {
 			l.note(&request{model: "m", content: content{text: 1}, choices: 1}, shaper.Units{shaper.UnitOutput: n})
@@ -92,21 +92,21 @@ func TestLearned(t *testing.T) {
 		{"searches", one("m", content{text: 100}, inputSearches), ofText},
 		{"what asks no model", &request{model: "m", asks: asksNothing, content: content{text: 100}, choices: 1}, ofText},
 	} {
-		l := &Learned{}
+		l := &LearnedEstimates{}
 		for range 10 {
 			l.note(c.r, used)
 		}
 		must.Equal(t, l.usual("m", inputText, ofText), c.want, "%s", c.name)
 	}
-	var none *Learned
+	var none *LearnedEstimates
 	none.note(one("m", content{text: 1}, 0), used)
 	must.Equal(t, none.usual("m", inputText, ofText), ofText, "nil knows")
 }
 
-// Each kind of input teaches of itself. What it has beside its text is counted for each part, and of output a kind that is not known has that of texts.
+// Each kind of input has its own estimate. What it has beside its text is counted for each part, and of output a kind that is not known has that of texts.
 func TestLearnedByKind(t *testing.T) {
 	t.Parallel()
-	l := &Learned{}
+	l := &LearnedEstimates{}
 	note := func(kind input, documents, used, output int64) {
 		for range 20 {
 			l.note(&request{model: "m", content: content{text: 1000, documents: documents}, choices: 1, input: kind},
@@ -129,7 +129,7 @@ func TestLearnedByKind(t *testing.T) {
 // The first 50 models are told apart, and the others count as one.
 func TestLearnedOthers(t *testing.T) {
 	t.Parallel()
-	l := &Learned{}
+	l := &LearnedEstimates{}
 	for i := range 60 {
 		l.usual(fmt.Sprintf("asked-%d", i), inputText, ofText) // a question alone takes no place
 	}
@@ -149,7 +149,7 @@ func TestLearnedOthers(t *testing.T) {
 
 func TestLearnedConcurrently(t *testing.T) {
 	t.Parallel()
-	l := &Learned{}
+	l := &LearnedEstimates{}
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {

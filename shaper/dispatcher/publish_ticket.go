@@ -17,9 +17,9 @@ const ticketTries = 3
 // reasonNoSender is the reason of a dropped job that no process sends.
 const reasonNoSender = "no_sender"
 
-// lend publishes the ticket of a job to its sender as soon as it is claimed, so a far Redis adds no lateness. It returns the outcome of a job that is
-// not started in time: returned to the head of its queue, or dropped. For a started job, Redis ignores this outcome.
-func (v *deliverer) lend(job *leased) shaper.Outcome {
+// publishTicket publishes the ticket of a job to its sender as soon as it is claimed, so a far Redis adds no lateness. It returns the outcome of a job
+// that is not started in time: returned to the head of its queue, or dropped. For a started job, Redis ignores this outcome.
+func (v *deliverer) publishTicket(job *leased) shaper.Outcome {
 	ctx, cancel := context.WithCancelCause(v.life)
 	defer cancel(nil)
 	v.held.delivering(request{job}, cancel)
@@ -33,7 +33,7 @@ func (v *deliverer) lend(job *leased) shaper.Outcome {
 	case receivers == 0 && !isCluster:
 		return noSender()
 	}
-	sleep(ctx, time.Until(job.slot.Add(job.lentFor())))
+	sleep(ctx, time.Until(job.slot.Add(job.ticketValidFor())))
 	if job.epoch >= ticketTries {
 		return noSender()
 	}

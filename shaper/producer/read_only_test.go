@@ -22,12 +22,12 @@ import (
 // dispatched writes buckets as a dispatcher does that starts.
 func dispatched(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) {
 	t.Helper()
-	s := must.Get(store.New(store.Owner, conn, buckets, 0, nil, nil))(t)
+	s := must.Get(store.New(store.Authoritative, conn, buckets, 0, nil, nil))(t)
 	must.OK(t, s.JoinPools(t.Context()))
 }
 
-// guest is a client of buckets, and what it logs.
-func guest(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) (*producer.Client, *bytes.Buffer) {
+// readOnly is a client of buckets, and what it logs.
+func readOnly(t *testing.T, conn redis.UniversalClient, buckets ...shaper.Bucket) (*producer.Client, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	c := must.Get(producer.New(producer.Config{Timeout: rig.Patience, Redis: conn, Buckets: buckets, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
@@ -59,7 +59,7 @@ func TestClientChangesNoSettings(t *testing.T) {
 		faster.Rate = rig.Rate("4000/s")
 		mine := rig.In(&faster, rig.Bucket("b", 2000))
 		mine.Revision = 7 // counts for dispatchers alone
-		c, log := guest(t, conn, mine)
+		c, log := readOnly(t, conn, mine)
 		job := func(payload string) error {
 			receipts, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "b", Payload: []byte(payload)})
 			if err == nil && receipts[0].Refusal != nil {
@@ -96,7 +96,7 @@ func TestClientWithANameOnly(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
 		named := shaper.Bucket{Name: "b"}
-		c, _ := guest(t, conn, named)
+		c, _ := readOnly(t, conn, named)
 		job := shaper.Job{Bucket: "b", Payload: []byte("x"), URL: "https://example.com/a", Identity: admission.Identity{Headers: map[string]string{"X-Tenant": "acme"}}}
 		if _, err := c.Enqueue(t.Context(), job); !errors.Is(err, shaper.ErrUnknownBucket) || !strings.Contains(err.Error(), "start a dispatcher") {
 			t.Errorf("nothing is there: %v", err)
@@ -135,7 +135,7 @@ func TestDispatcherReplacesWhatAClientMade(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, conn redis.UniversalClient) {
 		old := rig.Bucket("b", 2000)
 		old.Revision, old.DedupeWindow = 9, 0
-		c, log := guest(t, conn, old)
+		c, log := readOnly(t, conn, old)
 		enqueue := func() (shaper.Receipt, error) {
 			receipts, err := c.Enqueue(t.Context(), shaper.Job{Bucket: "b", ID: "j", Flow: "f", Payload: []byte("x")})
 			if err != nil {
