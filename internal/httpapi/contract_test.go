@@ -22,15 +22,14 @@ import (
 	"github.com/tundish-io/tundish/internal/must"
 )
 
-// contracts are the descriptions of the API that every answer keeps: the one that is served, which is generated, and the last one that was
-// written by hand, which holds it to what clients of before know.
+// contracts are the descriptions of the API that every response keeps: the served one, which is generated, and the one of 0.1.0, which clients know.
 var contracts = map[string]func() (routers.Router, error){
 	"openapi.yaml":                     sync.OnceValues(func() (routers.Router, error) { return contractRoutes("openapi.yaml") }),
 	"../../test/testdata/openapi.yaml": sync.OnceValues(func() (routers.Router, error) { return contractRoutes("../../test/testdata/openapi.yaml") }),
 }
 
-// contractRoutes finds the operation of a request in a description. Objects of the one that is served have no members but those it names. Those of
-// the one before may have more: a new member breaks no client.
+// contractRoutes finds the operation of a request in a description. Objects of the served one have only the members that it names. Those of the
+// release may have more: a new member breaks no client.
 func contractRoutes(name string) (routers.Router, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -120,7 +119,7 @@ func (a *answer) wantContractOf(name string, routes routers.Router, r *http.Requ
 		route, values, err = routes.FindRoute(asGet)
 	}
 	if err != nil {
-		if a.status < 400 && name == "openapi.yaml" { // the one by hand does not know what came later
+		if a.status < 400 && name == "openapi.yaml" { // the one of the release does not know what came later
 			a.t.Errorf("%s %s: %d, and %s has no such operation: %v", r.Method, r.URL, a.status, name, err)
 		}
 		return
@@ -140,7 +139,7 @@ func (a *answer) wantContractOf(name string, routes routers.Router, r *http.Requ
 	}
 }
 
-// asksForNew reports whether a request has a parameter of the query that came after the contract of before: no client of that sends it.
+// asksForNew reports whether a request has a parameter of the query that came after the release: no client of the release sends it.
 func asksForNew(t *testing.T, before *routers.Route, r *http.Request) bool {
 	t.Helper()
 	routes := must.Get(contracts["openapi.yaml"]())(t)

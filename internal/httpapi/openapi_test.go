@@ -63,8 +63,8 @@ func operationsOf(t *testing.T, c contract) (list []string) {
 	return list
 }
 
-// Every operation of the last contract by hand is still there, on the same servers and for the same roles.
-func TestContractHasTheOperationsOfBefore(t *testing.T) {
+// Every operation of 0.1.0 is still there, on the same servers and for the same roles.
+func TestContractHasTheOperationsOfTheRelease(t *testing.T) {
 	t.Parallel()
 	now, _ := readContract(t)
 	before, _ := readContractOf(t, "../../test/testdata/openapi.yaml")
