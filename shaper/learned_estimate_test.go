@@ -19,8 +19,8 @@ func TestLearnedEstimatesValidate(t *testing.T) {
 		"as many as fit": {many, ""},
 		"the longest":    {LearnedEstimates{strings.Repeat("m", MaxSubjectBytes): {Answers: 1, Text: strings.Repeat("x", MaxLearnedEstimateBytes)}}, ""},
 		"a long subject": {LearnedEstimates{strings.Repeat("m", MaxSubjectBytes+1): {Answers: 1, Text: ""}}, "at most 200 bytes"},
-		"a long text":    {LearnedEstimates{"m": {Answers: 1, Text: strings.Repeat("x", MaxLearnedEstimateBytes+1)}}, `on "m": want a text of at most 400 bytes`},
-		"of no answer":   {LearnedEstimates{"m": {Answers: 0, Text: ""}}, `on "m": 0 answers`},
+		"a long text":    {LearnedEstimates{"m": {Answers: 1, Text: strings.Repeat("x", MaxLearnedEstimateBytes+1)}}, `learned estimate of "m": want a text of at most 400 bytes`},
+		"of no answer":   {LearnedEstimates{"m": {Answers: 0, Text: ""}}, `learned estimate of "m": 0 answers`},
 	} {
 		if err := c.estimates.Validate(); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
