@@ -298,7 +298,7 @@ func (d *daemon) greet(ctx context.Context) (answers bool, err error) {
 		return false, fmt.Errorf("redis at %s refuses the user or the password: set redis.password (TUNDISH_REDIS_PASSWORD), of sentinels redis.sentinel_password, "+
 			"and give the user the rights in deploy/redis/users.acl: %w", d.config.Redis.URL, err)
 	case redisconn.Full:
-		d.log.ErrorContext(ctx, "redis is out of memory: no job is stored until it has room; raise maxmemory, or purge jobs", "redis", d.config.Redis.URL, "error", err)
+		d.log.ErrorContext(ctx, "redis is out of memory: no job is stored until it has room; raise maxmemory, or have closed buckets send with bucket drain", "redis", d.config.Redis.URL, "error", err)
 	default:
 		if err != nil {
 			d.log.WarnContext(ctx, "redis does not answer yet: trying on", "redis", d.config.Redis.URL, "error", err)

@@ -14,8 +14,10 @@ import (
 	"github.com/tundish-io/tundish/internal/config"
 	"github.com/tundish-io/tundish/internal/httpapi"
 	"github.com/tundish-io/tundish/internal/opsview"
+	"github.com/tundish-io/tundish/internal/shellword"
 	"github.com/tundish-io/tundish/shaper"
 	"github.com/tundish-io/tundish/shaper/fleet"
+	"github.com/tundish-io/tundish/shaper/operator"
 )
 
 func (a *invocation) bucketShowCommand() *cobra.Command {
@@ -268,13 +270,13 @@ a sample is looked at, and the answer says so. Of one job, "dispatcher job show"
 			if v.EmptyUnknown != "" {
 				r.row("empty", "unknown: %s", v.EmptyUnknown)
 			}
-			r.blocked(&v.Verdict)
+			r.blocked(v.Bucket, &v.Verdict)
 		}),
 	})
 }
 
 // blocked writes what blocks jobs, a line for each cause, with the command that helps.
-func (r rows) blocked(v *opsview.Verdict) {
+func (r rows) blocked(bucket string, v *opsview.Verdict) {
 	for i := range v.Blocked {
 		c := &v.Blocked[i]
 		text := fmt.Sprintf("%s: %s", opsview.Count(c.Jobs, "job"), c.Code)
@@ -293,8 +295,11 @@ func (r rows) blocked(v *opsview.Verdict) {
 		if c.Until != nil {
 			text += ", until " + stamp(*c.Until)
 		}
-		if c.Action != "" {
+		switch {
+		case c.Action != "":
 			text += "; dispatcher " + c.Action
+		case c.Code == operator.WhyClosed:
+			text += "; to send now: dispatcher bucket drain " + shellword.Join(bucket)
 		}
 		if c.Then != "" {
 			text += "; once that is repaired: dispatcher " + c.Then

@@ -12,7 +12,7 @@ import (
 func TestCausesHaveTheirCommands(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	rows{w: &out}.blocked(&opsview.Verdict{Blocked: []opsview.Blocked{
+	rows{w: &out}.blocked("hooks", &opsview.Verdict{Blocked: []opsview.Blocked{
 		{Code: operator.WhyFailing, Jobs: 2, Flows: 1, Action: "job list hooks --failing", Then: "job retry hooks --all"}, {Code: operator.WhyPaused, Jobs: 1, Action: "bucket resume hooks"},
 	}})
 	const want = "dispatcher job list hooks --failing; once that is repaired: dispatcher job retry hooks --all\n"

@@ -38,7 +38,13 @@ func ExamineClock(ctx context.Context, client redis.UniversalClient) Check {
 			low, high = l, h
 		}
 	}
-	text := fmt.Sprintf("the clock of Redis minus that of this machine is between %s and %s", opsview.Human(low), opsview.Human(high))
+	text := "the clocks of Redis and of this machine agree within " + opsview.Human(max(high, -low))
+	switch {
+	case low > reportedSkew:
+		text = "the clock of Redis is ahead of this machine's by " + opsview.Human(low)
+	case high < -reportedSkew:
+		text = "the clock of Redis is behind this machine's by " + opsview.Human(-high)
+	}
 	if low > reportedSkew || high < -reportedSkew {
 		return Warn(name, "run NTP on both machines", "%s: the pace and the timestamps of signatures go by Redis, so receivers refuse signatures "+
 			"if the clock of Redis is wrong; a not_before and the times shown here are off by that", text)

@@ -141,7 +141,7 @@ func (s *server) memory() Check {
 		return Warn(name, s.set("maxmemory <bytes>")+", with the memory that the machine can spare",
 			"%s in use, and maxmemory is not set: instead of refusing jobs, a full Redis may be killed", size(used))
 	case used >= most:
-		return Bad(name, "raise maxmemory, or purge jobs: jobs that are delivered free memory too",
+		return Bad(name, s.set("maxmemory <bytes>")+"; or free memory: a closed bucket sends with `bucket drain`, and `bucket purge` loses jobs",
 			"%s of %s in use: Redis is out of memory and stores no jobs", size(used), size(most))
 	case used > 0.8*most:
 		return Warn(name, "raise maxmemory, or lower the capacity of the buckets",

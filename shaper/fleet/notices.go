@@ -29,8 +29,8 @@ func Notices(list []Process) []string {
 		}
 	}
 	if loss != nil {
-		lines = append(lines, fmt.Sprintf("Redis lost data, seen %s: the settings of %s were gone (%s), and jobs, dead letters, pauses, changes by operators and the audit "+
-			"may be gone with them. Pause and set again what operators had changed, enqueue again what is missing, and find out whether Redis was flushed or "+
+		lines = append(lines, fmt.Sprintf("Redis lost data, seen %s: the settings of %s were gone (%s), and jobs, dead letters, flows with their URLs and secrets, pauses, overrides and the "+
+			"audit may be gone with them. Pause again, import flows again (flow import), enqueue missing jobs again, and find out whether Redis was flushed or "+
 			"restarted without persistence", loss.At.UTC().Format(time.RFC3339), numberOf(loss.Count, "bucket"), strings.Join(loss.Buckets, ", ")))
 	}
 	for i := range list {
