@@ -40,7 +40,7 @@ func TestDeadByAPI(t *testing.T) {
 		t.Fatalf("the first page is %s", first.text)
 	}
 	wantLastAttempt(t, first)
-	const reasons = `{"reasons":[{"cause":"permanent","reason":"http_404","status":401,"letters":3,"oldest":"2026-07-05T05:20:00.000001Z","newest":"2026-07-05T05:20:00.000007Z"}],"looked_at":9}`
+	const reasons = `{"reasons":[{"cause":"permanent","reason":"http_404","status":401,"dead_letters":3,"oldest":"2026-07-05T05:20:00.000001Z","newest":"2026-07-05T05:20:00.000007Z"}],"looked_at":9}`
 	if a := ops.do("GET", path+"/reasons?status=401", "").want(200, ""); strings.TrimSpace(a.text) != reasons {
 		t.Errorf("the reasons are %s", a.text)
 	}
