@@ -91,8 +91,8 @@ type Job struct {
 	First bool
 
 	// CallbackURL and FailureURL receive the outcome of the job, if its bucket has [Callbacks]; empty means the bucket's URLs. CallbackURL is called
-	// if the job is done, FailureURL if it is dead. Without any FailureURL, CallbackURL receives both. A job that is cancelled, purged or dropped has
-	// no callback.
+	// if the job is done, FailureURL if it is dead. Without any FailureURL, CallbackURL receives both. A job that is cancelled, purged or dropped by
+	// an operator has no callback.
 	CallbackURL string
 	FailureURL  string
 
