@@ -300,7 +300,7 @@ func (b *Bucket) validateParts(f *faults) {
 	if b.Pool != nil {
 		f.errs = append(f.errs, b.Pool.validate("pool.")...)
 		if b.Pool.Name == b.Name || b.Pool.Name == b.RenamedFrom {
-			f.add("pool.name", "%q: is that of a bucket in it: want another", b.Pool.Name)
+			f.add("pool.name", "%q: is the name of a bucket in the pool: want another", b.Pool.Name)
 		}
 	}
 }

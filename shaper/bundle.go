@@ -34,7 +34,7 @@ const MaxBundleSize = 1_000_000_000
 // Errors of bundles.
 var (
 	ErrUnknownBundle  = errors.New("shaper: no such bundle")
-	ErrBundleTaken    = errors.New("shaper: the id is that of another caller's bundle")
+	ErrBundleTaken    = errors.New("shaper: the id belongs to another caller's bundle")
 	ErrBundleFinished = errors.New("shaper: the bundle has finished")
 	ErrTooManyBundles = errors.New("shaper: the bucket has too many bundles, or the caller as many as it may")
 )

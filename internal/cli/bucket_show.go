@@ -91,7 +91,7 @@ func (r rows) hours(v *opsview.Bucket) {
 			hours, late = h.PausedText(r.now), "; none leaves while the bucket is paused"
 		}
 		if v.Batch != nil {
-			hours += "; the rate is that of batches"
+			hours += "; the rate counts batches"
 		}
 		r.row("hours", "%s", hours)
 		if h.Finish != nil {

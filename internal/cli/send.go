@@ -170,7 +170,7 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 	defer s.http.CloseIdleConnections()
 	switch {
 	case bodyGiven && len(args) == 2:
-		return wrongUsage(cmd, "PAYLOAD is given beside --body or --no-body: a job has one body")
+		return wrongUsage(cmd, "PAYLOAD is given together with --body or --no-body: a job has one body")
 	case bodyGiven:
 		return a.sendJob(cmd, s, flags.job)
 	case len(args) == 2 && args[1] != "-":

@@ -116,7 +116,7 @@ func TestWordOfTheOtherFilter(t *testing.T) {
 	s := newSite(t)
 	s.enqueue(t, "webhooks", "a")
 	s.deliver(t, 1, shaper.Dead("gone", "410 Gone"))
-	const told = `"permanent" is the word of a cause, and --reason means that of the last response: did you mean --cause permanent?`
+	const told = `"permanent" is a cause, and --reason filters by the reason of the last response: did you mean --cause permanent?`
 	for _, words := range []string{"list webhooks", "redrive webhooks --dry-run", "drop webhooks --dry-run", "export webhooks"} {
 		if r := s.run(t, "dispatcher dead "+words+" --reason permanent"); r.code != 0 || strings.Count(r.err, told) != 1 {
 			t.Errorf("dead %s: %+v", words, r)

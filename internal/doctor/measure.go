@@ -38,7 +38,7 @@ func ExamineClock(ctx context.Context, client redis.UniversalClient) Check {
 			low, high = l, h
 		}
 	}
-	text := fmt.Sprintf("the clock of Redis minus that of this machine is between %s and %s", opsview.Human(low), opsview.Human(high))
+	text := fmt.Sprintf("the clock of Redis minus the clock of this machine is between %s and %s", opsview.Human(low), opsview.Human(high))
 	if low > reportedSkew || high < -reportedSkew {
 		return Warn(name, "run NTP on both machines", "%s: the pace and the timestamps of signatures go by Redis, so receivers refuse signatures "+
 			"if the clock of Redis is wrong; a not_before and the times shown here are off by that", text)

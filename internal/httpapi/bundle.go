@@ -35,7 +35,7 @@ var (
 		Answer:   "The bundle.",
 		Commands: []string{"bundle open"},
 		Summary:  "Open a bundle of jobs, or say more of one",
-		Description: `A bundle tells once that all of its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose ` + "`bundle`" + ` names it, and
+		Description: `A bundle sends one callback when all its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose ` + "`bundle`" + ` names it, and
 say its size now or later. To say the same again is harmless. A bundle belongs to the caller of its key. It is kept for seven days after
 its last change, and a bucket has 10,000 at most. One caller alone has half of them, and two that want all have a third each.`,
 	}

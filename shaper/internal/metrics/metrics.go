@@ -104,7 +104,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
 		skew: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tundish_clock_skew_seconds", Help: "By how much the clock of Redis is ahead of that of this machine; below 0 if it is behind."})),
+			Name: "tundish_clock_skew_seconds", Help: "Seconds by which the clock of Redis is ahead of the clock of this machine; below 0 if it is behind."})),
 		scriptMetrics: newScriptMetrics(reg, &errs, histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine)),
 	}
 	var err error
