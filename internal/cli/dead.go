@@ -146,7 +146,7 @@ func isDeathReason(word string) bool {
 // statusReason is the reason of a status of HTTP.
 var statusReason = regexp.MustCompile(`^http_[1-5][0-9][0-9]$`)
 
-// hintAtCause prints a hint if a filter matches nothing because its reason is the word of a cause. Workers of a program may use any reason, so it is not
+// hintAtCause prints a hint if a filter matches nothing because its reason is a cause. Workers of a program may use any reason, so it is not
 // refused.
 func (a *invocation) hintAtCause(filter *operator.DeadFilter, matched int) {
 	if matched == 0 && slices.Contains(shaper.Causes(), filter.Reason) && !isDeathReason(filter.Reason) {

@@ -42,7 +42,7 @@ func (a *invocation) sendCommand() *cobra.Command {
 		Use:   "send BUCKET [PAYLOAD]",
 		Short: "Enqueue jobs: one, or one for each line of stdin",
 		Long: `Enqueue one job, or with "-" or no PAYLOAD one for each line of stdin. A payload
-is JSON and is delivered byte for byte, without blanks around it. Each job gets one line
+is JSON and is delivered byte for byte, without spaces around it. Each job gets one line
 on stdout: its state and id, its position, and when it leaves.
 
 Every job has an id before it is sent, so a lost answer loses nothing: send it again

@@ -127,11 +127,11 @@ type DeadRedrive struct {
 var (
 	ListJobs = &Operation[JobQuery, *opsview.JobPage]{
 		ID: "listJobs", Method: "GET", Path: "/v1/buckets/{bucket}/jobs", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
-		Answer:   "Some of them.",
+		Answer:   "One page of jobs.",
 		Commands: []string{"job list"},
 		Summary:  "Jobs that wait or are in flight",
-		Description: `Those in flight come first, then flow by flow those that wait. Jobs that come, go or move meanwhile may be
-missing, and some may be told twice. An answer has no payloads, unless they are asked for, and about 1 MiB of jobs. It looks at 2000 jobs
+		Description: `Jobs in flight come first, then the waiting jobs, flow by flow. Jobs that come, go or move meanwhile may be
+missing, and some may be listed twice. A response has no payloads, unless they are asked for, and about 1 MiB of jobs. It examines 2000 jobs
 at most, and at 16 MiB of what is kept of them: ` + "`next`" + ` is there as long as there may be more, also where ` + "`jobs`" + ` is empty. A key has four
 lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` after 10 s.`,
 	}

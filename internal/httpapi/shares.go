@@ -9,7 +9,7 @@ import (
 )
 
 // shares divides a resource among all concurrent callers, such as bytes. No caller gets more than it leaves free for the others: one caller alone gets
-// half, and two that want all get a third each. It is safe for concurrent use.
+// half, and two that want all get one third each. It is safe for concurrent use.
 type shares struct {
 	total int64
 
