@@ -12,7 +12,7 @@ import (
 // ended. When it is redriven, its next end replaces the previous one in the counts, and no second callback is sent.
 //
 // A bucket keeps a bundle for seven days after its last change, and at most 10,000 bundles. A single caller may have half of them; two callers that
-// fill their shares have a third each.
+// fill their shares have one third each.
 type Bundle struct {
 	// ID names the bundle within its bucket.
 	ID string

@@ -31,7 +31,8 @@ type Common struct {
 	// Only of a paused flow.
 	Pause *Pause `json:"pause,omitempty"`
 
-	// The budgets that apply to it alone, with what is charged to each: its own, or else the budgets for all flows of its bucket. Absent without budgets.
+	// The budgets that apply to it alone, with what is charged to each: its own, or else the budgets for all flows of its bucket. Absent without
+	// budgets.
 	Budgets []Budget `json:"budgets,omitempty"`
 
 	// The quotas that apply to it alone, with what remains of each: its own, or else the quotas for all flows of its bucket. Absent without quotas.

@@ -75,7 +75,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		decisions: counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
 		limits: counter("admission_limit_refusals_total",
 			"Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.", "limit", "outcome"),
-		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
+		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, which share one key, by limit.", "limit"),
 		departures: counter("departures_total", "Requests that left, first tries and retries alike. A batch is one."),
 		succeeded:  counter("deliveries_succeeded_total", "Requests whose delivery succeeded. A batch is one."),
 		batched:    counter("batched_jobs_total", "Jobs that left in batches."),
