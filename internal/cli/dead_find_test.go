@@ -47,7 +47,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 		// As a script does whose variable is empty.
 		runArgs(t.Context(), s.env, "", slices.Concat([]string{"dispatcher", "dead"}, args, []string{"--cause", ""})...).want(t, 2, "the filter is empty")
 	}
-	s.run(t, "dispatcher dead reasons webhooks").want(t, 0, "3        permanent  http_404  400", "3        permanent  http_404  401")
+	s.run(t, "dispatcher dead reasons webhooks").want(t, 0, "3             permanent  http_404  400", "3             permanent  http_404  401")
 	s.run(t, "dispatcher dead reasons webhooks --status 401 --json").want(t, 0, `"dead_letters": 3`, `"newest": "2026-07-05T05:20:00.000005Z"`)
 	s.run(t, "dispatcher dead reasons webhooks --since 1m").want(t, 0, "has no such dead letters")
 	s.run(t, "dispatcher dead redrive webhooks --status 401 --dry-run").want(t, 0, "the filter means: 3 dead letters; nothing is changed")
