@@ -61,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer, limits []string) *Metrics {
 			Name: "tundish_limit_decisions_total", Help: "Decisions of limits that were asked on their own, by outcome.",
 		}, []string{"limit", "outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tundish_limit_local_refusals_total", Help: "Refusals that did not ask Redis, because the caller had been told when to come back.",
+			Name: "tundish_limit_local_refusals_total", Help: "Refusals without a request to Redis, because an earlier refusal gave the caller a time to retry.",
 		}, []string{"limit"}),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_limit_overflow_total", Help: "Decisions for callers above the limit's max_keys, which share one key.",

@@ -14,7 +14,7 @@ import (
 // under way per process, and at most one call passes per round trip. The order of waiting calls is not guaranteed, in one process or between
 // processes.
 //
-// The errors are those of AskKey, the error of ctx, and one for a cost that the limit can never allow. While Redis is down, the limit's
+// It returns the errors of AskKey, the error of ctx, and one for a cost that the limit can never allow. While Redis is down, the limit's
 // OnStoreFailure decides: a limit that is [Closed] returns an error at once, and the caller may retry.
 func (l *Limiter) Wait(ctx context.Context, name, key string, n int64) error {
 	leave, err := l.turns.enter(ctx, turnKey{name, key})

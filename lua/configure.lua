@@ -1,5 +1,5 @@
 -- configure.lua: writes the settings that the scripts obey. A caller that owns them (a dispatcher; for a separate limit, a limiter)
--- replaces the stored ones. Any other caller creates missing settings, and replaces those of an older schema. The higher revision wins.
+-- replaces the stored ones. Any other caller creates missing settings, and replaces settings of an older schema. The higher revision wins.
 -- At equal revisions the authoritative process that started last wins: each start and each reload gets a number from this script, and a
 -- later write of the same process carries that number. Settings by a read-only process are marked: an authoritative process replaces
 -- them, whatever their revision. A setting with an override does not change: its configured value is stored until control.lua removes the

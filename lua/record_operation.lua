@@ -27,7 +27,7 @@
 -- ARGV[10] joins: at the begin, the record whose token the client shows; "" none
 -- ARGV[11] shown: this token
 -- ARGV[12] into: at the end, the record that counts equal operations that changed nothing; "" this one stands alone
--- ARGV[13] rest: the record that counts those of this author and hour that would begin a further record; "" where into is
+-- ARGV[13] rest: the record that counts operations of this author and hour that would begin a further record; "" where into is
 -- ARGV[14] share: bytes of one author's records in each of the classes begun and changed
 -- ARGV[15] most: bytes of all records in each of them
 -- ARGV[16] share_of_nothing: bytes of one author's records in the class nothing

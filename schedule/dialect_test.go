@@ -225,7 +225,7 @@ func TestWarnings(t *testing.T) {
 		{"0 0 ? * MON", "", ""},
 		{"0 0 1 * ?", "", ""},
 		{"@weekly", "Europe/Paris", ""},
-		{"@every 10m", "EST", "no summer time: clocks that change are those of America/New_York"},
+		{"@every 10m", "EST", "no summer time: for clocks that change, use America/New_York"},
 		{"0 9 * * *", "EST", "America/New_York"},
 		{"0 9 * * *", "MST", "America/Denver"},
 		{"0 9 * * *", "Etc/GMT+2", "is UTC-2: its sign is the other way round"},

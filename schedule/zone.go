@@ -103,7 +103,7 @@ func spellings(name string) []string {
 // zoneWarning says that a zone is probably not what was intended; "" if there is nothing to say.
 func zoneWarning(name string) string {
 	if city := fixed[name]; city != "" {
-		return fmt.Sprintf("timezone %q: has no summer time: clocks that change are those of %s", name, city)
+		return fmt.Sprintf("timezone %q: has no summer time: for clocks that change, use %s", name, city)
 	}
 	if match := invertedForm.FindStringSubmatch(name); match != nil && match[2] != "0" {
 		sign := map[string]string{"+": "-", "-": "+"}[match[1]]

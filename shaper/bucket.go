@@ -52,7 +52,7 @@ type Bucket struct {
 	// share, so that none keeps the others out. All callers together have less than three times the bounds.
 	DeadCapacity int64        `setting:"dead_capacity,redis=dead_capacity"`
 	DeadBytes    int64        `setting:"dead_bytes,bytes,redis=dead_max_bytes"`
-	DeadWarn     int64        `setting:"dead_warn,redis=dead_warn,change" help:"'number' of dead letters above which operators are told; 0: none"` // see EventDeadLetters
+	DeadWarn     int64        `setting:"dead_warn,redis=dead_warn,change" help:"'number' of dead letters above which operators are notified; 0: none"` // see EventDeadLetters
 	WhenDeadFull WhenDeadFull `setting:"when_dead_full"`
 
 	// DeadRetention is how long a dead letter is kept before a dispatcher drops it; 0 means forever.
@@ -300,7 +300,7 @@ func (b *Bucket) validateParts(f *faults) {
 	if b.Pool != nil {
 		f.errs = append(f.errs, b.Pool.validate("pool.")...)
 		if b.Pool.Name == b.Name || b.Pool.Name == b.RenamedFrom {
-			f.add("pool.name", "%q: is that of a bucket in it: want another", b.Pool.Name)
+			f.add("pool.name", "%q: is the name of a bucket in the pool: want another", b.Pool.Name)
 		}
 	}
 }

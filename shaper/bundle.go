@@ -12,7 +12,7 @@ import (
 // ended. When it is redriven, its next end replaces the previous one in the counts, and no second callback is sent.
 //
 // A bucket keeps a bundle for seven days after its last change, and at most 10,000 bundles. A single caller may have half of them; two callers that
-// fill their shares have a third each.
+// fill their shares have one third each.
 type Bundle struct {
 	// ID names the bundle within its bucket.
 	ID string
@@ -34,7 +34,7 @@ const MaxBundleSize = 1_000_000_000
 // Errors of bundles.
 var (
 	ErrUnknownBundle  = errors.New("shaper: no such bundle")
-	ErrBundleTaken    = errors.New("shaper: the id is that of another caller's bundle")
+	ErrBundleTaken    = errors.New("shaper: the id belongs to another caller's bundle")
 	ErrBundleFinished = errors.New("shaper: the bundle has finished")
 	ErrTooManyBundles = errors.New("shaper: the bucket has too many bundles, or the caller as many as it may")
 )

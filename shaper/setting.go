@@ -110,7 +110,7 @@ type Authorship struct {
 	By          string           // the process that wrote them, "" none
 	At          time.Time        // when that process started or reloaded; zero: unknown
 	Provisional bool             // that process is read-only, not authoritative: the next dispatcher replaces its settings
-	Changes     []SettingsChange // including those of its pool, the newest first; at most 20 of each
+	Changes     []SettingsChange // including the changes of its pool, the newest first; at most 20 of each
 	Dissents    []Dissent        // processes that have other settings
 }
 

@@ -64,7 +64,7 @@ type Attempt struct {
 	// Once says that a client waits for the response, and decides itself whether to try again. Any response ends the job, unless the worker holds it.
 	Once bool
 
-	// Number counts the deliveries of the job from 1, including those of dispatchers that crashed. It grows with each delivery.
+	// Number counts the deliveries of the job from 1, including deliveries by dispatchers that crashed. It grows with each delivery.
 	Number int
 
 	// InDoubt says that an earlier attempt may have taken effect: it ended without a response, or with a 408 or a 5xx, or its dispatcher

@@ -14,7 +14,7 @@ import (
 )
 
 // Outcomes returns the outcome of each job of a batch, by the outcome of its request. The response is for all jobs, unless it is a 2xx with a status for
-// each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or those of a 207 or of "errors": true.
+// each: JSON of the form {"results":[{"id":…,"status":…}]}, the items that a rule points at, or the items of a 207 or of "errors": true.
 //
 // The policy then judges each status as if it were the response to the job alone. The downstream is not slowed, because it accepted the request. The
 // exception is an item that asks for less in a response of the API's own form. A job that the results don't name, or name twice, is retried. All jobs

@@ -14,7 +14,8 @@ import (
 	"github.com/tundish-io/tundish/workers/llm"
 )
 
-// learnedEstimates holds the learned estimates of each bucket: this process's, and those of other processes that it read from Redis. A reload keeps them.
+// learnedEstimates holds the learned estimates of each bucket: this process's, and the estimates of other processes that it read from Redis. A
+// reload keeps them.
 // The zero value is ready.
 type learnedEstimates struct {
 	mu       sync.Mutex

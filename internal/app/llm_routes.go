@@ -52,7 +52,7 @@ func (d *daemon) openRoutes() error {
 	return d.llmRoutes.follow(d.config)
 }
 
-// follow replaces the routes by those of a configuration, or none of them if one cannot be opened.
+// follow replaces all routes by the routes of a configuration, or none of them if one cannot be opened.
 func (s *llmRoutes) follow(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

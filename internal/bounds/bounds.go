@@ -23,7 +23,7 @@ type Bound struct {
 // Rules of shares.
 const (
 	// Half is the rule of internal/httpapi/shares.go: a caller gets no more than it leaves free.
-	Half = "what it leaves free: half alone, a third each of two"
+	Half = "what it leaves free: half alone, one third each for two"
 
 	// Free needs no share: a dropped entry costs a round trip or a line of a log, and no caller is refused.
 	Free = "all: nobody is refused for it"
@@ -43,20 +43,20 @@ var All = []Bound{
 	{"wrong-keys", "addresses with wrong keys in a minute", 10_000, "internal/console/attempts.go: maxAddresses", "process", "all: a right key logs in however many were wrong", "further addresses are refused uncounted"},
 	{"sessions", "sessions of the console", 20, "internal/session/session.go: Most", "key", "its own", "its oldest one ends"},
 	{"jobs", "unfinished jobs", 10_000, "shaper/bucket.go: Capacity", "bucket: `capacity`, `scheduled_capacity`", Flows, "429 `bucket-full`"},
-	{"dead", "dead letters", 0, "ten times `capacity`", "bucket: `dead_capacity`, `dead_bytes`", "all of it alone; above it others go on until each has what it leaves free of twice the bound", "429 `dead-full` to callers above their share; with `drop_oldest` the oldest one of all goes, whoever has it: no index has the dead letters of a caller or a flow in their order"},
+	{"dead", "dead letters", 0, "ten times `capacity`", "bucket: `dead_capacity`, `dead_bytes`", "all of it alone; above it others go on until each has what it leaves free of twice the bound", "429 `dead-full` to callers above their share; with `drop_oldest` the oldest one of all goes, whichever caller has it: no index has the dead letters of a caller or a flow in their order"},
 	{"flows", "flows that have jobs or a rate", 1_000_000, "shaper/flow.go: DefaultMaxFlows", "bucket: `flow.max_flows`", "`flow.max_per_caller`, half unless it is set", "429 `too-many-flows`"},
 	{"ids", "ids of ended jobs", 1_000_000, "shaper/bucket.go: DedupeMax", "bucket: `dedupe_max`", "what others leave: all alone, half each of two", "the oldest one of the caller that has the most is forgotten, and a job of this id is new again; a metric and an alert say so"},
 	{"results", "results that are kept", 10_000, "shaper/result.go: Max", "bucket: `results_max`, `results_bytes`", "what other flows leave, in a bucket without flows what other callers leave: all alone, half each of two", "the oldest one of the flow or caller that has the most goes"},
 	{"bundles", "bundles", 10_000, "lua/lib/bundle.lua: MOST", "bucket", Half, "409 `too-many-bundles`"},
-	{"callbacks", "callbacks on their way", 0, "the capacity of the bucket that tells them", "bucket", Flows, "they wait"},
+	{"callbacks", "callbacks on their way", 0, "the capacity of the bucket that delivers them", "bucket", Flows, "they wait"},
 	{"events", "events for hooks", 1000, "lua/lib/outbox.lua: MOST", "bucket", Half + "; one a minute of a type and a flow", "further ones are counted in a metric"},
 	{"schedules", "schedules", 1000, "shaper/schedule.go: MaxSchedules", "bucket", "all: operators make them", "409"},
 	{"usage", "rows of usage in a day: caller, model and flow", 900, "lua/lib/use.lua: MOST", "bucket", Half, "the call counts in the row of its model (99 of these, shared alike), then in one row of all"},
-	{"models", "models that estimates tell apart, and all others", 51, "shaper/learned_estimate.go: MaxLearnedEstimates", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
+	{"models", "models with estimates of their own, and all others", 51, "shaper/learned_estimate.go: MaxLearnedEstimates", "bucket", Half, "the model counts as `other`, and so does one that `models` does not list"},
 	{"responses", "ids of responses whose usage comes later", 10_000, "lua/lib/responses.lua: MOST", "bucket", Half, "an old one of the caller is forgotten, a settled one first: its usage is charged in full"},
 	{"begun", "requests of such responses", 10_000, "workers/llm/charges.go: rememberedIDs", "process and bucket", Half, "the oldest of the caller is forgotten: its usage changes no estimate"},
 	{"limit-keys", "callers that a limit counts", 100_000, "admission/limit.go: DefaultMaxKeys", "limit, alone and in each bucket: `max_keys`", Half + "; at the check endpoint all alone, and above it others go on until each has what it leaves free of twice the bound", "further callers count as one; a metric and the log say so"},
-	{"given-limits", "limits that a program gives by value", 1000, "admission/limiter.go: givenLimits", "process", Free, "the longest unused is made anew"},
+	{"given-limits", "limits that a program gives by value", 1000, "admission/limiter.go: givenLimits", "process", Free, "the longest unused is removed, and made again when it is used"},
 	{"local-keys", "callers that a limit counts in the process", 16_384, "admission/local.go: maxLocals", "process", Free, "the longest unused is reported and forgotten"},
 	{"refusals", "refusals that are repeated without Redis", 16_384, "shaper/producer/refusals.go: maxRefusals", "process and bucket, and limiter", Free, "the longest unused is forgotten"},
 	{"spread", "callers whose returns are spread", 16_384, "admission/spread.go: maxSpreadKeys", "process and bucket, and limiter", Free, "the longest unused is forgotten"},

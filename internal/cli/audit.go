@@ -23,8 +23,8 @@ func (a *invocation) auditCommand() *cobra.Command {
 		Long: `Show who changed what, the newest first: one line for each operation of the API, of these commands, and for
 each reload of a configuration. OUTCOME is begun while an operation goes on, and stays so if its process
 died: it may have changed something. Operations that changed nothing are counted in one line per hour.
---author shows those of authors whose text contains it, such as "key deploy" or alice@example.com.
-Records are kept for 90 days, those of one author up to 8 MiB (about 8000). --logins shows logins of the
+--author shows records whose author contains the text, such as "key deploy" or alice@example.com.
+Records are kept for 90 days, and up to 8 MiB (about 8000) per author. --logins shows logins of the
 console instead. With --json they have all that is known, such as the address, the process and the id of
 the request.`,
 		Example: `  dispatcher audit webhooks

@@ -75,7 +75,7 @@ func (a *invocation) bucketShow(ctx context.Context, c *api, name string) error 
 		r.settings(v)
 		r.notes(slices.DeleteFunc(slices.Clone(v.Notes), v.InVerdict))
 		if v.InFlight > 0 && c.handsToAsynq(v.Name) {
-			r.row("note", "what is in flight was handed to asynq; whether a server has started it, asynq tells: `asynq stats`, its Inspector or asynqmon")
+			r.row("note", "jobs in flight were handed to asynq; to see whether a server has started them, use `asynq stats`, its Inspector or asynqmon")
 		}
 	})
 }
@@ -93,7 +93,7 @@ func (r rows) hours(v *opsview.Bucket) {
 			hours, late = h.PausedText(r.now), "; none leaves while the bucket is paused"
 		}
 		if v.Batch != nil {
-			hours += "; the rate is that of batches"
+			hours += "; the rate counts batches"
 		}
 		r.row("hours", "%s", hours)
 		if h.Finish != nil {
@@ -350,7 +350,7 @@ func (a *invocation) bucketTimetableCommand() *cobra.Command {
 		Use:   "timetable BUCKET",
 		Short: "Show when a bucket is open and at which rate, and when its schedules fire",
 		Long: `Show when a bucket is open and at which rate, by its drain windows and its rate calendar, and when its
-schedules fire. What holds it up besides is told by "dispatcher bucket why".`,
+schedules fire. "dispatcher bucket why" reports all else that holds it up.`,
 		Example: `  dispatcher bucket timetable nightly
   dispatcher bucket timetable nightly --for 720h --json | jq '.stretches[] | select(.open)'`,
 		Args: positional("BUCKET"),

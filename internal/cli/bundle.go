@@ -15,8 +15,9 @@ func (a *invocation) bundleCommand() *cobra.Command {
 	return a.serverFlags(group(&cobra.Command{
 		Use:   "bundle",
 		Short: "Open a bundle of jobs, and see how many have ended",
-		Long: `A bundle tells once that all of its jobs have ended: done, dead, dropped or cancelled. Open it
-before its first job, which names it: the field bundle of a job, or producer send --bundle.`,
+		Long: `A bundle sends one callback when all its jobs have ended: done, dead, dropped or cancelled.
+Open it before its first job. A job names its bundle in its field bundle, or with producer
+send --bundle.`,
 		Example: `  dispatcher bundle open letters newsletter-7 --size 2000
   dispatcher bundle show letters newsletter-7`,
 	}, a.bundleOpenCommand(), a.bundleShowCommand()))
@@ -30,12 +31,12 @@ func (a *invocation) bundleOpenCommand() *cobra.Command {
 	var change httpapi.BundleChange
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "open BUCKET BUNDLE",
-		Short: "Open a bundle, or say more of one",
-		Long: `Open a bundle, or say more of one that is open: how many jobs it has, and where its end is told.
-It has finished when so many of its jobs have ended. To say the same again is harmless. A bundle
-is kept for seven days after its last change.`,
+		Short: "Open a bundle, or set its size or callback URL",
+		Long: `Open a bundle, or set the size or the callback URL of an open one. A bundle has finished when
+as many jobs as its size have ended. It is safe to repeat the command. A bundle is kept for
+seven days after its last change.`,
 		Example: `  dispatcher bundle open letters newsletter-7
-  dispatcher bundle open letters newsletter-7 --size 2000 --callback-url https://example.com/told`,
+  dispatcher bundle open letters newsletter-7 --size 2000 --callback-url https://example.com/finished`,
 		Args: positional("BUCKET", "BUNDLE"),
 		RunE: show(a, "bucket", httpapi.OpenBundle, func(cmd *cobra.Command, args []string) (httpapi.BundleChange, error) {
 			if change.Size < 1 && cmd.Flags().Changed("size") {
@@ -46,8 +47,8 @@ is kept for seven days after its last change.`,
 		}, printBundle),
 	})
 	f := cmd.Flags()
-	f.Int64Var(&change.Size, "size", 0, "`number` of jobs of the bundle (default: said later)")
-	f.StringVar(&change.CallbackURL, "callback-url", "", "`URL` to tell the end to (default: callbacks.url of the bucket)")
+	f.Int64Var(&change.Size, "size", 0, "`number` of jobs of the bundle (default: set later)")
+	f.StringVar(&change.CallbackURL, "callback-url", "", "`URL` to notify when the bundle has finished (default: callbacks.url of the bucket)")
 	return cmd
 }
 

@@ -26,10 +26,9 @@ func (a *invocation) deadListCommand() *cobra.Command {
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list BUCKET",
 		Short: "List dead letters, the newest first",
-		Long: `List dead letters, the newest first, with why they died. With a filter, those that it
-means: all of what is given has to hold. ATTEMPTS counts those that spent one of
-max_attempts since the job was last put back. Receivers and handlers are told another
-number: that of the delivery, which counts all from the beginning on.`,
+		Long: `List dead letters, the newest first, with why they died. Filters are combined with AND.
+ATTEMPTS counts the attempts that used up one of max_attempts since the job was last put
+back. Receivers and handlers get another number, which counts all deliveries of the job.`,
 		Example: `  dispatcher dead list webhooks
   dispatcher dead list webhooks --limit 100 --offset 100
   dispatcher dead list webhooks --cause attempts-exhausted --flow acme --since 2h
@@ -56,7 +55,7 @@ number: that of the delivery, which counts all from the beginning on.`,
 	})
 	cmd.Flags().IntVar(&limit, "limit", 50, "show at most this `number`")
 	cmd.Flags().IntVar(&offset, "offset", 0, "leave out this `number` of the newest")
-	cmd.Flags().StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `cursor` of an earlier list")
 	filter.flags(cmd)
 	return cmd
 }
@@ -100,14 +99,14 @@ var deadFilterFlags = []string{"cause", "reason", "flow", "group", "status", "si
 
 func (f *deadFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Cause, "cause", "", "those of this `cause`, such as attempts-exhausted or flow-disabled")
-	flags.StringVar(&f.Reason, "reason", "", "those whose last response has this `reason`, such as timeout or http_500")
-	flags.StringVar(&f.flow, "flow", "", "those of the flow of this `name`")
-	flags.StringVar(&f.group, "group", "", "those of the group of this `name`")
-	flags.IntVar(&f.Status, "status", 0, "those whose last response has this `status` of HTTP")
-	flags.StringVar(&f.since, "since", "", "those that died at this `time` or later: RFC 3339, or how long ago, such as 2h")
-	flags.StringVar(&f.until, "until", "", "those that died before this `time`")
-	flags.StringVar(&f.Text, "text", "", "those with this `text` in the id, or in the detail or the body of the last response")
+	flags.StringVar(&f.Cause, "cause", "", "dead letters with this `cause`, such as attempts-exhausted or flow-disabled")
+	flags.StringVar(&f.Reason, "reason", "", "dead letters whose last response has this `reason`, such as timeout or http_500")
+	flags.StringVar(&f.flow, "flow", "", "jobs of the flow with this `name`")
+	flags.StringVar(&f.group, "group", "", "jobs of the group with this `name`")
+	flags.IntVar(&f.Status, "status", 0, "dead letters whose last response has this HTTP `status`")
+	flags.StringVar(&f.since, "since", "", "dead letters that died at this `time` or later: RFC 3339, or how long ago, such as 2h")
+	flags.StringVar(&f.until, "until", "", "dead letters that died before this `time`")
+	flags.StringVar(&f.Text, "text", "", "dead letters with this `text` in the id, or in the detail or the body of the last response")
 }
 
 // read turns the flags into the filter, and reports whether there is any. Empty flags, as of an empty variable, would match all dead letters: they are
@@ -147,11 +146,11 @@ func isDeathReason(word string) bool {
 // statusReason is the reason of a status of HTTP.
 var statusReason = regexp.MustCompile(`^http_[1-5][0-9][0-9]$`)
 
-// hintAtCause prints a hint if a filter matches nothing because its reason is the word of a cause. Workers of a program may use any reason, so it is not
+// hintAtCause prints a hint if a filter matches nothing because its reason is a cause. Workers of a program may use any reason, so it is not
 // refused.
 func (a *invocation) hintAtCause(filter *operator.DeadFilter, matched int) {
 	if matched == 0 && slices.Contains(shaper.Causes(), filter.Reason) && !isDeathReason(filter.Reason) {
-		a.note("%q is the word of a cause, and --reason means that of the last response: did you mean --cause %[1]s?", filter.Reason)
+		a.note("%q is a cause, and --reason filters by the reason of the last response: did you mean --cause %[1]s?", filter.Reason)
 	}
 }
 
@@ -254,9 +253,9 @@ func (a *invocation) deadReasonsCommand() *cobra.Command {
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "reasons BUCKET",
 		Short: "Sum up why jobs died",
-		Long: `Sum up why jobs died: how many dead letters have which cause, reason and status, those of
-most dead letters first. With a filter, of those that it means. Redrive or drop one line
-of it with the same words as flags.`,
+		Long: `Sum up why jobs died: the number of dead letters for each cause, reason and status, the
+largest number first. A filter selects the dead letters to count. To redrive or drop the
+dead letters of one line, give the words of the line as flags.`,
 		Example: `  dispatcher dead reasons webhooks
   dispatcher dead reasons webhooks --since 2h
   dispatcher dead redrive webhooks --reason http_500 --status 503`,

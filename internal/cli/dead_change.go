@@ -31,12 +31,12 @@ func (a *invocation) deadRedriveCommand() *cobra.Command {
 They leave at the bucket's pace. A redrive never exceeds the capacity of the bucket, the
 group or the flow.
 
-With --all, and with a filter, the oldest go first. Where there is no place, the command
-waits until jobs have left, and goes on until all are moved. It leaves places to producers:
-it fills the bucket to nine tenths of what jobs of priority low may, and leaves letters
-alone that die after it began. Stop it at any time, and run it again for the rest. With
---no-wait, with --limit, and with ids, what finds no place stays dead, and the exit code
-is 3. So it is with the dead letters of disabled flows.
+With --all, and with a filter, the oldest go first. Without free capacity the command waits
+until jobs were sent, and goes on until all dead letters are moved. It leaves free capacity
+for producers: it fills the bucket to 90 % of the capacity for jobs of priority low. It leaves
+alone the dead letters of jobs that die after it began. Stop it at any time, and run it again
+for the rest. With --no-wait, with --limit, and with ids, jobs without free capacity stay dead,
+and the exit code is 3. The same holds for the dead letters of disabled flows.
 
 On a terminal, what a filter means is counted first, and the bucket's name has to be typed
 to confirm, unless --yes is given.`,

@@ -18,9 +18,9 @@ func (a *invocation) fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "List the processes that run on this Redis",
-		Long: `List the processes that run: dispatchers, producers, and programs that embed Tundish. Each tells
-every five seconds that it lives; one that was killed leaves the list within 15 seconds. BUSY is how
-many jobs it delivers now, LATE how late 99 of 100 departures were at most in the last minute.`,
+		Long: `List the processes that run: dispatchers, producers, and programs that embed Tundish. Each sends
+a heartbeat every five seconds; a killed process leaves the list within 15 seconds. BUSY is the number
+of jobs that it delivers now. In the last minute 99 % of departures were at most LATE behind their slot.`,
 		Example: `  dispatcher fleet
   dispatcher fleet --json | jq -r '.processes[] | select(.works).host'`,
 		Args: positional(),
@@ -35,7 +35,7 @@ func (a *invocation) fleet(ctx context.Context, c *api) error {
 	if err != nil {
 		return err
 	}
-	return a.printList(len(v.Processes), "no process tells that it runs: start one with `dispatcher run`", v, func(w io.Writer) {
+	return a.printList(len(v.Processes), "no process sends a heartbeat: start one with `dispatcher run`", v, func(w io.Writer) {
 		fmt.Fprintln(w, "PROGRAM\tHOST\tREVISION\tBUCKETS\tBUSY\tLATE\tSINCE\tHEARTBEAT\tVERSION")
 		for i := range v.Processes {
 			p := &v.Processes[i]

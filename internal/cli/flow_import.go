@@ -25,8 +25,8 @@ func (a *invocation) flowImportCommand() *cobra.Command {
 		Short: "Give many flows their settings, from a file",
 		Long: `Give many flows their settings, from a file, or from standard input (-). Each line is a flow
 as JSON: its name, its group where there are groups, and the settings that it is to have, such
-as url, secrets, headers, rate and weight. Settings that a line does not name return to those of
-all flows, but url, headers and secrets stay. Flows without a line stay as they are.
+as url, secrets, headers, rate and weight. A setting that a line does not name returns to the
+value for all flows, but url, headers and secrets stay. Flows without a line stay as they are.
 
 The lines are checked before the first is written. A file of more than 10,000 lines or 4 MiB is
 checked and written in parts. A second run of the same file changes nothing. The file holds

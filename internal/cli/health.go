@@ -42,7 +42,7 @@ stop. For containers whose image has no curl, and for scripts. The exit code is 
 			return a.health(cmd.Context(), strings.TrimRight(server, "/")+"/readyz?verbose")
 		},
 	}
-	cmd.Flags().StringVar(&server, "address", "", "`address` to ask (default: that of the configuration)")
+	cmd.Flags().StringVar(&server, "address", "", "`address` to ask (default: the configured address)")
 	return cmd
 }
 

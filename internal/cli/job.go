@@ -129,9 +129,9 @@ func redrivenText(b opsview.BeforeRedrive) string {
 	if b.Cause != "" {
 		text += ": " + b.Cause
 	}
-	text += ", after " + opsview.Count(b.Deliveries, "delivery") + "; an operator put it back, with all attempts anew"
+	text += ", after " + opsview.Count(b.Deliveries, "delivery") + "; an operator put it back, with a fresh budget of attempts"
 	if b.Cause != "" {
-		text += ". What follows of the last response is from before"
+		text += ". The last response below is from before the redrive"
 	}
 	return text
 }

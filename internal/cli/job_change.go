@@ -77,7 +77,7 @@ back with "dispatcher dead redrive". To retry twice is harmless.`,
 			return a.withAPI(cmd.Context(), func(ctx context.Context, c *api) error { return a.jobRetry(ctx, c, in) })
 		},
 	})
-	cmd.Flags().StringVar(&flow, "flow", "", "those of the flow of this `name`")
+	cmd.Flags().StringVar(&flow, "flow", "", "jobs of the flow with this `name`")
 	cmd.Flags().StringVar(&group, "group", "", "`name` of the flow's group")
 	cmd.Flags().BoolVar(&all, "all", false, "all of the bucket")
 	return cmd

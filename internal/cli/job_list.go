@@ -78,12 +78,12 @@ func (a *invocation) jobListCommand() *cobra.Command {
 		},
 	})
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "those in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying), done, or any")
-	f.StringVar(&flow, "flow", "", "those of the flow of this `name`")
-	f.StringVar(&group, "group", "", "those of the group of this `name`")
-	f.StringVar(&since, "since", "", "those that were enqueued, died or were sent at this `time` or later: RFC 3339, or how long ago, such as 2h")
-	f.StringVar(&until, "until", "", "those that were enqueued, died or were sent before this `time`: RFC 3339, or how long ago, such as 2h")
-	f.StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
+	f.StringVar(&state, "state", "", "jobs in this `state`: queued, scheduled, retrying, in_flight, waiting (the first three), later (scheduled or retrying), done, or any")
+	f.StringVar(&flow, "flow", "", "jobs of the flow with this `name`")
+	f.StringVar(&group, "group", "", "jobs of the group with this `name`")
+	f.StringVar(&since, "since", "", "jobs that were enqueued, died or were sent at this `time` or later: RFC 3339, or how long ago, such as 2h")
+	f.StringVar(&until, "until", "", "jobs that were enqueued, died or were sent before this `time`: RFC 3339, or how long ago, such as 2h")
+	f.StringVar(&after, "after", "", "continue after this `cursor` of an earlier list")
 	f.IntVar(&limit, "limit", 50, "show at most this `number`")
 	return cmd
 }

@@ -37,7 +37,7 @@ drains and redrives, so that no job is lost and no setting changed; admin may do
 that and change limits, buckets and pools. Limits count jobs by the key's
 caller, which is its name unless --caller names another one.
 
-To replace a secret, make a new one and put its sha256 beside the old one:
+To replace a secret, make a new one and add its sha256 to the old one:
 sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 		Example: a.examples(`  producer key new billing --role enqueue --bucket webhooks
   producer key new acme --role enqueue --bucket webhooks --flow acme
@@ -58,7 +58,7 @@ sha256 = ["old", "new"]. Remove the old one when all clients send the new one.`,
 	f.StringSliceVar(&key.Buckets, "bucket", nil, "`name` of a bucket that the key is for, or '*' for all; may be repeated")
 	f.StringArrayVar(&key.Flows, "flow", nil, "`name` of a flow that the key may enqueue into, and into no other; may be repeated (default: all)")
 	f.StringArrayVar(&key.Groups, "group", nil, "`name` of a group that the key may enqueue into, and into no other; may be repeated (default: all)")
-	f.StringVar(&key.Caller, "caller", "", "whose jobs the key enqueues, a `name`; default: that of the key")
+	f.StringVar(&key.Caller, "caller", "", "caller of the jobs that the key enqueues, a `name` (default: the key's name)")
 	f.StringVar(&key.Tier, "tier", "", "which of the limits' tiers applies, a `name`")
 	return cmd
 }

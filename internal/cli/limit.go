@@ -210,9 +210,10 @@ limit that was not changed is harmless.`,
 func (a *invocation) limitRefusalsCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "refusals LIMIT",
-		Short: "Show whom a limit refused most in the last ten minutes",
-		Long: `Show whom a limit refused most in the last ten minutes, in buckets and where it is asked on its own, by
-all processes. They count in memory, and tell it within five seconds: a refusal writes nothing.`,
+		Short: "Show the callers that a limit refused most in the last ten minutes",
+		Long: `Show the callers that a limit refused most in the last ten minutes, in buckets and in checks of the
+limit alone, by all processes. Processes count in memory and report within five seconds: a refusal
+writes nothing.`,
 		Example: `  dispatcher limit refusals per-caller
   dispatcher limit refusals per-caller --json | jq -r '.callers[0].caller'`,
 		Args: positional("LIMIT"),

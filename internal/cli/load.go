@@ -49,7 +49,7 @@ has no such bucket.`,
 	keyFlag(cmd, &key)
 	f.StringVar(&opts.Priority, "priority", "", "critical, high, normal or low, a `word` (default: normal)")
 	f.StringVar(&opts.Flow, "flow", "", "`name` of the flow, where the bucket has flows that jobs name")
-	f.IntVar(&opts.Flows, "flows", 0, "`number` of flows that the jobs take turns in: those of --flow with -1, -2 and so on")
+	f.IntVar(&opts.Flows, "flows", 0, "`number` of flows that the jobs take turns in; their names are --flow with -1, -2 and so on")
 	f.StringVar(&opts.URL, "url", "", "`URL` to deliver to (default: the bucket's)")
 	f.IntVar(&opts.Jobs, "jobs", opts.Jobs, "`number` of jobs")
 	f.Float64Var(&opts.Rate, "rate", 0, "jobs a second, a `number`; 0 is as fast as it goes")

@@ -236,10 +236,10 @@ func TestRedrivenJob(t *testing.T) {
 			}
 		}
 	}
-	shows("queued", "it was dead: permanent, after 1 delivery; an operator put it back, with all attempts anew. What follows of the last response is from before", "http_410")
+	shows("queued", "it was dead: permanent, after 1 delivery; an operator put it back, with a fresh budget of attempts. The last response below is from before the redrive", "http_410")
 	s.run(t, "dispatcher job show webhooks a --json").want(t, 0, `"before_redrive": {`, `"deliveries": 1`, `"cause": "permanent"`)
 	s.deliver(t, 1, shaper.Retry("http_503", "try later"))
-	shows("retrying", "it was dead, after 1 delivery; an operator put it back, with all attempts anew\n", "http_503")
+	shows("retrying", "it was dead, after 1 delivery; an operator put it back, with a fresh budget of attempts\n", "http_503")
 }
 
 func TestDeadLetters(t *testing.T) {

@@ -120,7 +120,7 @@ func (p *parts[N, V, P]) listCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 1000, "list at most this `number`")
-	cmd.Flags().StringVar(&after, "after", "", "go on behind the `cursor` that an earlier list has told")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `cursor` of an earlier list")
 	if p.listFlags != nil {
 		p.listFlags(cmd)
 	}

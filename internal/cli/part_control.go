@@ -172,8 +172,8 @@ func (p *parts[N, V, P]) setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set BUCKET " + p.arg() + " --SETTING VALUE...",
 		Short: p.text("Give a $ settings of its own"),
-		Long: p.text(`Give one $ settings of its own, over those of all $s of its bucket. They hold in all
-processes, at once and across restarts, until they are reset. Settings that are not named
+		Long: p.text(`Give one $ settings of its own, which override the settings for all $s of its bucket. All
+processes use them at once and across restarts, until they are reset. Settings that are not named
 stay. A rate of 0 is refused: pause the $ instead, with a reason. A $ without jobs and
 settings needs --create, because its name may be mistyped.`),
 		Example: p.text(`  dispatcher $ set webhooks acme --rate 5/s --max-in-flight 2

@@ -78,10 +78,10 @@ func Commands() []*cobra.Command {
 func (a *invocation) dispatchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
-		Short: "Run the daemon that lets jobs out",
-		Long: `Run the daemon until SIGINT or SIGTERM: it lets jobs out of their buckets at the
+		Short: "Run the daemon that dispatches jobs",
+		Long: `Run the daemon until SIGINT or SIGTERM: it dispatches the jobs of each bucket at the
 configured rate, and serves metrics and health on dispatcher.listen. Any number of
-dispatchers may share a Redis: the rate is that of all together.
+dispatchers may share a Redis: together they keep the rate.
 
 With redis.url = "embedded" it is the whole of Tundish in one process: the store,
 in memory only, and the API that takes jobs in, on producer.listen.

@@ -43,7 +43,7 @@ func (a *invocation) responseTryCommand() *cobra.Command {
 		Use:   "try BUCKET",
 		Short: "Print which rule judges a response, and what becomes of its job",
 		Long: `Print which rule of the bucket judges a response, what becomes of its job, and what the
-scope of the job does. The status, the headers and the body are those of the response. The
+scope of the job does. The flags give the status, the headers and the body of the response. The
 command reads the configuration, sends nothing, and changes nothing.`,
 		Example: `  dispatcher response try github --status 403 --header 'Retry-After: 5'
   dispatcher response try shop --body response.json --json

@@ -66,7 +66,7 @@ schedule is only checked, and its next fires are shown.
 	f.StringVar(&r.Bucket, "bucket", "", "`name` of the bucket that the jobs go into")
 	f.StringVar(&r.Timezone, "timezone", "", "`name` of a time zone, such as Europe/Paris (default: UTC)")
 	f.StringVar(&r.CatchUp, "catch-up", "", "missed fires that are made up for: none, last or all, a `word` (default: last)")
-	f.StringVar(&r.Overlap, "overlap", "", "queue or skip, a `word`: skip a fire while the job of the one before is unfinished (default: queue)")
+	f.StringVar(&r.Overlap, "overlap", "", "queue or skip, a `word`: skip a fire while the job of the previous fire is unfinished (default: queue)")
 	f.StringVar(&flags.payload, "payload", "", "`JSON` to deliver")
 	f.StringVar(&r.Body, "body", "", "`text` to deliver instead of a payload")
 	f.StringVar(&r.ContentType, "content-type", "", "`type` of the payload or the body (default: application/json)")

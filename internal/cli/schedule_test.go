@@ -31,7 +31,7 @@ func TestScheduleSetAndRemove(t *testing.T) {
 	run("", "set", "made", "--cron", line, "--bucket", "plain", "--payload", `{"a": "<1>"}`, "--header", "X-A: b").want(t, 0, "was so already: made")
 	file := filepath.Join(t.TempDir(), "made.json")
 	must.OK(t, os.WriteFile(file, []byte(`{"bucket":"plain","cron":"0 2 * * *","payload":{"a": "<1>"},"headers":{"X-A":["b"]}}`), 0o600))
-	run("", "set", "made", "--cron", "0 9 1-7 * MON", "--timezone", "EST", "--bucket", "plain", "--dry-run").want(t, 0, "either day fires", "clocks that change are those of America/New_York")
+	run("", "set", "made", "--cron", "0 9 1-7 * MON", "--timezone", "EST", "--bucket", "plain", "--dry-run").want(t, 0, "either day fires", "for clocks that change, use America/New_York")
 	run("", "set", "made", "--file", file).want(t, 0, "was so already: made") // so the payload of --payload kept its bytes
 	run(`{ "cron": "@hourly", "bucket": "plain" }`, "set", "made", "--file", "-", "--dry-run").want(t, 0, "made would be set")
 	run(`{ "cron": "@hourly", "bucket": "plain" }`, "set", "made", "--file", "-").want(t, 0, "set: made")

@@ -42,7 +42,7 @@ func (a *invocation) sendCommand() *cobra.Command {
 		Use:   "send BUCKET [PAYLOAD]",
 		Short: "Enqueue jobs: one, or one for each line of stdin",
 		Long: `Enqueue one job, or with "-" or no PAYLOAD one for each line of stdin. A payload
-is JSON and is delivered byte for byte, without blanks around it. Each job gets one line
+is JSON and is delivered byte for byte, without spaces around it. Each job gets one line
 on stdout: its state and id, its position, and when it leaves.
 
 Every job has an id before it is sent, so a lost answer loses nothing: send it again
@@ -170,7 +170,7 @@ func (a *invocation) send(cmd *cobra.Command, args []string, flags sendFlags) er
 	defer s.http.CloseIdleConnections()
 	switch {
 	case bodyGiven && len(args) == 2:
-		return wrongUsage(cmd, "PAYLOAD is given beside --body or --no-body: a job has one body")
+		return wrongUsage(cmd, "PAYLOAD is given together with --body or --no-body: a job has one body")
 	case bodyGiven:
 		return a.sendJob(cmd, s, flags.job)
 	case len(args) == 2 && args[1] != "-":

@@ -34,7 +34,7 @@ from sending; LEFT is what is left of the bucket's quota or budget that is used 
 has LEFT of each flow). STATE is the verdict: sends, empty, closed and when it opens, or what keeps most
 jobs.
 
-With --watch the screen is drawn anew every two seconds, until Ctrl-C. With --check, the exit
+With --watch the screen is refreshed every two seconds, until Ctrl-C. With --check, the exit
 code is 1 where there is a problem, for scripts and monitors.`,
 		Example: `  dispatcher status
   dispatcher status --watch
@@ -55,7 +55,7 @@ code is 1 where there is a problem, for scripts and monitors.`,
 	}
 	a.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 where Redis or a bucket has a problem")
-	cmd.Flags().BoolVar(&watch, "watch", false, "draw it anew every two seconds")
+	cmd.Flags().BoolVar(&watch, "watch", false, "refresh it every two seconds")
 	return a.serverFlags(cmd)
 }
 

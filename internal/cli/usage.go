@@ -28,12 +28,12 @@ func (a *invocation) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage BUCKET",
 		Short: "Sum up the tokens that a bucket's calls of language models used",
-		Long: `Sum up the calls of language models of a bucket, and their tokens: those that the answers told,
-or estimates where an answer told none. CHARGED is what counts against budgets of tokens: more
-where a maximum counts whatever the answer has. "claude (for gpt-5)" are calls for gpt-5 that the
-model claude of a fallback answered. Days are by UTC, and the last 31 are kept. A call
-counts on the day on which its job was claimed. "(other)" are calls above the bound of a day, which
-tells 900 combinations of caller, model and flow apart; one caller alone has half.`,
+		Long: `Sum up the calls of language models of a bucket, and their tokens: the tokens that the responses
+reported, or else estimates. CHARGED is what counts against budgets of tokens: more where a budget
+counts the maximum of the request. "claude (for gpt-5)" are calls for gpt-5 that the model claude
+of a fallback answered. Days are in UTC, and the last 31 are kept. A call counts on the day on
+which its job was claimed. "(other)" are calls above the bound of a day, which has 900 combinations
+of caller, model and flow; one caller alone has half.`,
 		Example: `  dispatcher usage openai
   dispatcher usage openai --by flow --days 31
   dispatcher usage openai --by caller,model --from 2026-11-01 --to 2026-11-26
@@ -52,10 +52,10 @@ tells 900 combinations of caller, model and flow apart; one caller alone has hal
 	flags.StringSliceVar(&f.by, "by", nil, "`words` with commas between them, day, model, flow, group or caller: a row for each (default day,model)")
 	flags.StringVar(&f.from, "from", "", "the first `day`, such as 2026-11-01")
 	flags.StringVar(&f.to, "to", "", "the last `day`, included (default today)")
-	flags.IntVar(&f.days, "days", 0, "so many `days`, today the last of them (default 7)")
+	flags.IntVar(&f.days, "days", 0, "number of `days` up to and including today (default 7)")
 	flags.StringVar(&f.flow, "flow", "", "calls of the flow of this `name`")
 	flags.StringVar(&f.group, "group", "", "calls of the group of this `name`")
-	flags.StringVar(&f.caller, "caller", "", "calls of the caller of this `name`; \"\" are those without one")
+	flags.StringVar(&f.caller, "caller", "", "calls of the caller of this `name`; \"\" selects calls without a caller")
 	flags.StringVar(&f.model, "model", "", "calls of the model of this `name`")
 	return a.serverFlags(cmd)
 }

@@ -136,7 +136,7 @@ func writeSecond(w io.Writer, s *fleet.Second, watched string) error {
 	at := s.At.UTC().Format(time.TimeOnly)
 	var b strings.Builder
 	for _, lost := range s.Lost {
-		fmt.Fprintf(&b, "%s  %s tells nothing any more: what it counted last is missing\n", at, lost)
+		fmt.Fprintf(&b, "%s  %s no longer reports: what it counted last is missing\n", at, lost)
 	}
 	names := slices.Sorted(maps.Keys(s.Buckets))
 	if watched != "" {
@@ -198,7 +198,7 @@ func (c *api) seconds(ctx context.Context, bucket string, handle func(*fleet.Sec
 		}
 		var second fleet.Second
 		if err := json.Unmarshal([]byte(data), &second); err != nil {
-			return fail(exitUnreachable, "%s tells something that is no second: %w", c.server, err)
+			return fail(exitUnreachable, "%s sent something other than the counts of a second: %w", c.server, err)
 		}
 		if err := handle(&second); err != nil {
 			return err

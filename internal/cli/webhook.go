@@ -44,7 +44,7 @@ func (a *invocation) webhookVerifyCommand() *cobra.Command {
 		Use:   "verify",
 		Short: "Check a signature of Standard Webhooks, with the body on stdin",
 		Long: `Check whether a secret signed a delivery, as a receiver must. The body comes on stdin, byte for
-byte as it arrived: not parsed and written anew, and without a newline behind it. The other
+byte as it arrived: not parsed and encoded again, and without a newline behind it. The other
 parts are the headers webhook-id, webhook-timestamp and webhook-signature.
 
 The answer names the secret that matches. If none does, the answer says why, and describes the
@@ -65,7 +65,7 @@ machine can read a command line.`,
 	f.StringArrayVar(&flags.variables, "secret-env", nil, "`variable` of the environment that holds a secret; may be repeated")
 	f.StringVar(&flags.id, "id", "", "header webhook-id, a `text`; required")
 	f.StringVar(&flags.timestamp, "timestamp", "", "header webhook-timestamp, Unix `seconds`; required")
-	f.StringVar(&flags.signature, "signature", "", "header webhook-signature, a `text`: one signature or several with blanks between them; required")
+	f.StringVar(&flags.signature, "signature", "", "header webhook-signature, a `text`: one signature, or several with spaces between them; required")
 	f.DurationVar(&flags.tolerance, "tolerance", 5*time.Minute, "how far the timestamp may be from now, a `time`; 0s accepts any timestamp")
 	return cmd
 }

@@ -116,7 +116,7 @@ func TestWordOfTheOtherFilter(t *testing.T) {
 	s := newSite(t)
 	s.enqueue(t, "webhooks", "a")
 	s.deliver(t, 1, shaper.Dead("gone", "410 Gone"))
-	const told = `"permanent" is the word of a cause, and --reason means that of the last response: did you mean --cause permanent?`
+	const told = `"permanent" is a cause, and --reason filters by the reason of the last response: did you mean --cause permanent?`
 	for _, words := range []string{"list webhooks", "redrive webhooks --dry-run", "drop webhooks --dry-run", "export webhooks"} {
 		if r := s.run(t, "dispatcher dead "+words+" --reason permanent"); r.code != 0 || strings.Count(r.err, told) != 1 {
 			t.Errorf("dead %s: %+v", words, r)
@@ -236,6 +236,6 @@ func TestInFlightInAsynq(t *testing.T) {
 	runArgs(t.Context(), p.env, "", "producer", "send", "webhooks", "1", "--id", "a", "--header", "Asynq-Task: email:send").want(t, 0)
 	eventually(t, "it is handed over", func() bool { return server.Client().LLen(t.Context(), "asynq:{default}:pending").Val() == 1 })
 	shown := command(t.Context(), p.env, "", "dispatcher bucket show webhooks")
-	shown.want(t, 0, "in flight   1 of ", "what is in flight was handed to asynq; whether a server has started it, asynq tells: ")
+	shown.want(t, 0, "in flight   1 of ", "jobs in flight were handed to asynq; to see whether a server has started them, use ")
 	must.Equal(t, [2]int{producer.end(), dispatcher.end()}, [2]int{}, "the exit codes are")
 }

@@ -63,7 +63,7 @@ func (l *loader) console(s *settings) {
 	if c.Colour != "" {
 		l.oneOf(at("console.colour"), c.Colour, consoleColours...)
 		if c.Name == "" {
-			l.fail(at("console.colour"), literal(c.Colour), "stands beside console.name, which is missing: not everybody sees colours")
+			l.fail(at("console.colour"), literal(c.Colour), "needs console.name, which is missing: not everybody sees colours")
 		}
 	}
 	l.oneOf(at("console.payloads"), c.Payloads, showPayloads, hidePayloads)

@@ -34,7 +34,7 @@ payload = "1"
 	const either = "cron: names a day of month and a day of week: either day fires; the first Monday is MON#1 in the day of week, with * in the day of month"
 	for _, want := range []string{
 		`buckets[0] "night": drain.` + either,
-		`buckets[0] "night": drain.timezone "EST": has no summer time: clocks that change are those of America/New_York`,
+		`buckets[0] "night": drain.timezone "EST": has no summer time: for clocks that change, use America/New_York`,
 		`schedules "report": ` + either,
 		`schedules "report": timezone "Etc/GMT+2": is UTC-2: its sign is the other way round; and it has no summer time`,
 	} {

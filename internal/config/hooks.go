@@ -56,7 +56,7 @@ func (l *loader) hooks(s *settings) {
 		case s.Buckets[at].Worker != workerWebhook:
 			l.fail(p.key("bucket"), literal(written.Bucket), "its worker is %s: name a bucket with the worker webhook", s.Buckets[at].Worker)
 		case !s.Buckets[at].Webhook.JobURL:
-			l.fail(p.key("bucket"), literal(written.Bucket), "its jobs may not name a URL (webhook.job_url = false), as those of hooks do: name another bucket")
+			l.fail(p.key("bucket"), literal(written.Bucket), "its jobs may not name a URL (webhook.job_url = false), and jobs of hooks do: name another bucket")
 		}
 	}
 }

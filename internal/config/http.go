@@ -138,7 +138,7 @@ func (l *loader) http(p place, b Bucket, d Dispatcher) {
 // ProxyFirst is the priority of clients' requests that depart before all queued jobs of their flow, for as long as they wait.
 const ProxyFirst = "first"
 
-// priorities returns the words for the priorities of clients' requests: some, then those of jobs.
+// priorities returns the words for the priorities of clients' requests: some, then the priorities of jobs.
 func priorities(some ...string) []string {
 	for _, priority := range shaper.Priorities() {
 		some = append(some, string(priority))

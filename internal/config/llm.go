@@ -88,7 +88,7 @@ func (l *loader) llmRoutes(s *settings) {
 		}
 		p, route := at("buckets").element(i, b.Name).key("llm").key("route"), b.LLM.RouteOf(b.Name)
 		if !admission.ValidName(route) {
-			l.fail(p, literal(route), "want a name as that of a bucket: it is part of a path")
+			l.fail(p, literal(route), "want a name as a bucket has: it is part of a path")
 			continue
 		}
 		if at := slices.IndexFunc(s.Buckets, func(b Bucket) bool { return b.Name == route && b.HTTP != nil && b.HTTP.ServeProxy }); at >= 0 {

@@ -20,7 +20,7 @@ func (l *loader) pools(s *settings) {
 	}
 }
 
-// besidePool returns the bucket's own faults, without those of its pool, which pools reports.
+// besidePool returns the bucket's own faults, without the faults of its pool, which pools reports.
 func besidePool(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -53,7 +53,7 @@ func (c *Config) notices() (warnings, advice []string) {
 		}
 		c.warnOfTime(warn, p, b)
 		if b.Burst > b.Capacity {
-			warn("%s: burst (%d) is above capacity (%d): so many jobs are never there", p.shown, b.Burst, b.Capacity)
+			warn("%s: burst (%d) is above capacity (%d): the bucket never holds enough jobs for such a burst", p.shown, b.Burst, b.Capacity)
 		}
 		warnOfRetry(warn, p, b.Retry)
 		warnOfCron(warn, p, b)
@@ -262,12 +262,12 @@ func (c *Config) adviseOnLimit(advise func(string, ...any), p place, limit admis
 	if made < 0 {
 		return
 	}
-	takes := fmt.Sprintf("one that makes up values takes all max_keys (%d), and those who come later share one key", limit.MaxKeys)
+	takes := fmt.Sprintf("a caller that makes up values takes all max_keys (%d), and later callers share one key", limit.MaxKeys)
 	if len(c.Keys) > 0 {
 		takes = fmt.Sprintf("a caller of an API key that makes up values takes half of max_keys (%d) in a bucket, and its further values share one key; "+
 			"at the check endpoint it takes all, and another one half of as many more", limit.MaxKeys)
 	}
-	advise("%s: callers choose what per has of %q: %s; tundish_admission_overflow_total and tundish_limit_overflow_total tell it", p.shown, limit.Per[made], takes)
+	advise("%s: callers choose what per has of %q: %s; tundish_admission_overflow_total and tundish_limit_overflow_total count it", p.shown, limit.Per[made], takes)
 }
 
 // warnOfAccess warns of keys and proxies that are trusted with more than is

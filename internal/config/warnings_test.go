@@ -35,7 +35,7 @@ flow = { key = "host", rate = "100/s", max_in_flight = 257, capacity = 10001 }
 `)
 	want := []string{
 		`producer.listen and dispatcher.listen are both "127.0.0.1:8081": on one machine only one of them can start`,
-		`buckets[0] "a": burst (11) is above capacity (10): so many jobs are never there`,
+		`buckets[0] "a": burst (11) is above capacity (10): the bucket never holds enough jobs for such a burst`,
 		`buckets[1] "b": flow.rate (100/s) is above rate (17/s): no flow ever reaches it in the bucket`,
 		`buckets[1] "b": flow.max_in_flight (257) is above max_in_flight (255): one flow may hold all deliveries of the bucket`,
 		`buckets[1] "b": flow.capacity (10001) is above capacity (10000): one flow may fill the bucket`,

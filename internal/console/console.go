@@ -32,7 +32,8 @@ type Config struct {
 	// Proxies are believed on their client's address, and on its user.
 	Proxies httplimit.Proxies
 
-	// UserHeader is the header that a trusted proxy sends with its user's name, who has the rights of the key UserKey; "" asks every visitor for a key.
+	// UserHeader is the header that a trusted proxy sends with its user's name; the user has the rights of the key UserKey. "" asks every visitor for a
+	// key.
 	UserHeader, UserKey string
 
 	// Origin is the origin by which browsers reach the console, such as "https://ops.example.com", if a proxy rewrites Host.

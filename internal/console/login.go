@@ -21,7 +21,7 @@ import (
 // below a prefix.
 const cookieName = "tundish_session"
 
-// visited serves a page to a visitor who is logged in, and redirects others to the login.
+// visited serves a page to a logged-in visitor, and redirects other visitors to the login.
 func (c *console) visited(serve func(v *visit)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{console: c, w: w, r: r, visitor: httpapi.Visitor{Address: c.address(r)}}
@@ -53,7 +53,7 @@ func (v *visit) askForLogin() {
 	v.redirect(v.root() + "login?" + query("next", page))
 }
 
-// needsNoLogin responds to visitors whom a trusted proxy has logged in already.
+// needsNoLogin responds to visitors that a trusted proxy has logged in already.
 func (v *visit) needsNoLogin() bool {
 	user, err := v.user(v.r)
 	switch {

@@ -212,7 +212,7 @@ func isChange(changed *bool) bool { return changed == nil || *changed }
 // said are the results of actions, by name.
 var said = map[string]string{
 	"pause": "It is paused.", "resume": "It runs again.", "release": "Holds and open breakers are ended.", "set": "The rate is changed, until it is reset.",
-	"reset": "The settings are those of the configuration again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.", "retry": "Jobs that waited for another attempt are due now.",
+	"reset": "The configured settings apply again.", "drain": "It leaks now.", "stop-drain": "The drain is stopped.", "redrive": "Dead letters were put back.", "retry": "Jobs that waited for another attempt are due now.",
 	"drop": "Dead letters were dropped.", "purge": "The waiting jobs are dropped.", "fire": "It fires now.", "end-session": "The session is ended.", "nothing": "There was nothing to change.",
 }
 

@@ -31,7 +31,7 @@ func TestPoolSettings(t *testing.T) {
 	v.post("/console/pools/vendor/set", "rate", "fast").want(t, http.StatusBadRequest, "fast")
 	v.post("/console/pools/none/set", "rate", "5/s").want(t, http.StatusNotFound, "none")
 	page := v.post("/console/pools/vendor/reset")
-	page.want(t, http.StatusOK, "those of the configuration again", "1000/s")
+	page.want(t, http.StatusOK, "The configured settings apply again", "1000/s")
 	if strings.Contains(page.text, "Changed by operators") {
 		t.Error("the override is still there")
 	}

@@ -30,7 +30,7 @@ func (c *console) user(r *http.Request) (string, error) {
 	case len(values) > 1:
 		fault = fmt.Sprintf("has it in %d lines: the proxy has to replace what its client sends", len(values))
 	case strings.TrimSpace(user) == "":
-		fault = "is empty: the proxy has to leave it out for those whom it does not know"
+		fault = "is empty: the proxy has to leave it out for users that it does not know"
 	case !utf8.ValidString(user) || strings.ContainsFunc(user, func(r rune) bool { return !unicode.IsPrint(r) }):
 		fault = "has characters that cannot be printed"
 	case utf8.RuneCountInString(user) > maxUser:

@@ -26,7 +26,7 @@ func examineMasters(ctx context.Context, client *redis.ClusterClient) []Check {
 	})
 	checks := []Check{examineCluster(ctx, client)}
 	if err != nil || len(servers) == 0 {
-		return append(checks, unknown("masters", "their addresses are not told: %v", err))
+		return append(checks, unknown("masters", "their addresses are unknown: %v", err))
 	}
 	var order []string // of names, as one server has them
 	byName := map[string][]Check{}

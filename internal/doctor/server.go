@@ -54,7 +54,7 @@ func (s *server) missingField(name, field string) Check {
 	if s.infoErr != nil {
 		return unknown(name, "INFO is refused: %s", opsview.Line(s.infoErr.Error(), 120))
 	}
-	return unknown(name, "INFO does not tell %s here", field)
+	return unknown(name, "INFO has no %s here", field)
 }
 
 func (s *server) version() Check {

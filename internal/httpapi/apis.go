@@ -77,5 +77,5 @@ func NewOps(cfg OpsConfig) *Handler {
 // The programs that serve the routes.
 const (
 	producerAPI = "the API of the producer (producer.listen, by default port 8080)"
-	operatorAPI = "the operator's API, that of the dispatcher (dispatcher.listen, by default port 8081); the producer has it, too, with producer.operator_api = true"
+	operatorAPI = "the operator's API, which the dispatcher serves (dispatcher.listen, by default port 8081); the producer serves it, too, with producer.operator_api = true"
 )

@@ -48,7 +48,7 @@ Records have names of settings that may be secret, and never their values. Opera
 author, address, operation, bucket and outcome, with the texts of the last one: ` + "`times`" + ` says how many, and ` + "`last`" + ` when the last one began. An author
 has 20 such records in an hour. What would begin a further one, as from many addresses, is counted in one record for each outcome.
 
-Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
+Records are kept for 90 days, and up to 8 MiB per author and 64 MiB in all. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
 Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. The oldest one is the one that
 was written longest ago, with its last part. Operations that have not ended have the same bounds once more. Operations that were refused or changed nothing have 1 MiB of one author and 8 MiB of all, and never remove the record of a change. Logins have
 256 KiB of one key and 8 MiB of all.

@@ -22,7 +22,7 @@ const (
 )
 
 // errBodyMemory says that there is no memory for a body.
-var errBodyMemory = errors.New("the bodies and answers of other requests take all memory, or those of this caller its share")
+var errBodyMemory = errors.New("the bodies and responses of other requests use all memory, or this caller's use its share")
 
 // read reads a body, of size bytes or, if size is negative, to its end. It reserves memory as the bytes arrive, at most four times as much. So a client
 // that announces a large body and sends nothing takes no memory from others. A body counts bodyCost times. deadline bounds the time of further reads.

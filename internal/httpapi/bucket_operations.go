@@ -191,7 +191,7 @@ To pause a paused bucket changes the author and the reason.`,
 		Summary:  "Have a bucket leak now, whatever its drain windows say",
 		Description: `The bucket leaks until ` + "`max`" + ` jobs have left or, with ` + "`until_empty`" + ` or without ` + "`max`" + `, until nothing waits, is due or is in flight.
 It leaks at the rate in force, or at ` + "`rate`" + ` if that is slower. A paused bucket stays paused. The drain is kept in Redis, and ends by
-itself. One drain of a bucket runs at a time: beside another one the answer is 409 ` + "`conflicting-state`" + `.`,
+itself. One drain of a bucket runs at a time: during another one the response is 409 ` + "`conflicting-state`" + `.`,
 	}
 
 	StopDrain = &Operation[BucketName, *opsview.Bucket]{

@@ -16,7 +16,7 @@ func (d *jobDecoder) payload(field string, value []byte) {
 		return
 	}
 	if d.body != "" {
-		d.fail(field, "is given beside "+d.body+": a job has one body, choose one of payload, body and body_base64")
+		d.fail(field, "is given together with "+d.body+": a job has one body, choose one of payload, body and body_base64")
 		return
 	}
 	d.body = field
@@ -59,7 +59,7 @@ func (d *jobDecoder) compose() {
 	if d.path != "" || d.query != "" {
 		switch {
 		case d.job.URL != "":
-			d.fail("path", "is given beside url: a job goes to its own address, or below that of its bucket")
+			d.fail("path", "is given together with url: a job goes to its own URL, or to a path below its bucket's URL")
 		case strings.ContainsAny(d.path, "?#"):
 			d.fail("path", "holds a ? or a #: percent-encode it, and give the query as query")
 		default:
@@ -69,7 +69,7 @@ func (d *jobDecoder) compose() {
 			}
 		}
 	} else if shaper.IsRelative(d.job.URL) {
-		d.fail("url", "want an absolute URL: give a path below that of the bucket as path")
+		d.fail("url", "want an absolute URL: for a path below the bucket's URL, use path")
 	}
 	if d.contentType == "" {
 		return
@@ -77,7 +77,7 @@ func (d *jobDecoder) compose() {
 	named := func(name string) bool { return http.CanonicalHeaderKey(name) == "Content-Type" }
 	for name := range d.job.Headers {
 		if named(name) {
-			d.fail("content_type", "is given beside the header "+name+": choose one")
+			d.fail("content_type", "is given together with the header "+name+": choose one")
 			return
 		}
 	}

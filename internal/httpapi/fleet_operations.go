@@ -54,7 +54,7 @@ var (
 		Answer:   "The processes.",
 		Commands: []string{"fleet", "status"},
 		Summary:  "List the processes that run, and what leaves buckets",
-		Description: `Each process tells every five seconds that it lives, and what it counts. One that stops leaves at once, and one that was killed within 15
+		Description: `Each process sends a heartbeat with its counts every five seconds. A process that stops leaves the list at once, and a killed one within 15
 seconds.`,
 	}
 

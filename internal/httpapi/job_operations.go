@@ -38,7 +38,7 @@ type JobQuery struct {
 	Page
 }
 
-// JobRetry selects the jobs to retry now: those of a flow, or all.
+// JobRetry selects the jobs to retry now: the jobs of one flow, or all.
 type JobRetry struct {
 	BucketName
 
@@ -127,11 +127,11 @@ type DeadRedrive struct {
 var (
 	ListJobs = &Operation[JobQuery, *opsview.JobPage]{
 		ID: "listJobs", Method: "GET", Path: "/v1/buckets/{bucket}/jobs", Roles: []apikey.Role{apikey.RoleRead}, StrictQuery: true,
-		Answer:   "Some of them.",
+		Answer:   "One page of jobs.",
 		Commands: []string{"job list"},
 		Summary:  "Jobs that wait or are in flight",
-		Description: `Those in flight come first, then flow by flow those that wait. Jobs that come, go or move meanwhile may be
-missing, and some may be told twice. An answer has no payloads, unless they are asked for, and about 1 MiB of jobs. It looks at 2000 jobs
+		Description: `Jobs in flight come first, then the waiting jobs, flow by flow. Jobs that come, go or move meanwhile may be
+missing, and some may be listed twice. A response has no payloads, unless they are asked for, and about 1 MiB of jobs. It examines 2000 jobs
 at most, and at 16 MiB of what is kept of them: ` + "`next`" + ` is there as long as there may be more, also where ` + "`jobs`" + ` is empty. A key has four
 lists at a time: further ones wait, and are answered 503 ` + "`overloaded`" + ` after 10 s.`,
 	}
@@ -205,14 +205,14 @@ what is kept of them: ` + "`next`" + ` is there as long as there may be more, an
 		Answer:   "What became of them.",
 		Commands: []string{"dead redrive"},
 		Summary:  "Put dead letters back in the queue",
-		Description: `Those of ` + "`ids`" + `, or those that ` + "`filter`" + ` means, or ` + "`all`" + `: one of the three. Redriven jobs leave at the bucket's pace, with a fresh
-budget of attempts.
+		Description: `Give one of the three: ` + "`ids`" + ` lists the dead letters, ` + "`filter`" + ` selects them, and ` + "`all`" + ` takes all. Redriven jobs are sent at the
+bucket's pace, with a fresh budget of attempts.
 
-With a filter and with all, the oldest go first, 2000 looked at in one request. Send it again with ` + "`next`" + ` as the cursor until there is
-no ` + "`next`" + `. Where ` + "`waiting`" + ` is true, wait before that: a tenth of a second, and longer where nothing was moved. No letter that found
-no place is passed over. The cursor is all the state that there is: nothing goes on between two requests. A request that failed is
-sent again as it was. Dead letters that are added after the first request stay. Producers are left places: a flow and a group are filled to
-nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`low`" + ` may fill.`,
+A filter and all start with the oldest dead letter, and examine 2000 in one request. Repeat the request with ` + "`next`" + ` as the cursor until the
+response has no ` + "`next`" + `. Where ` + "`waiting`" + ` is true, wait 100 ms before that, and longer if nothing was moved. A dead letter without free capacity
+is not skipped: a later request moves it. The cursor is all the state that there is: nothing goes on between two requests. Repeat a request
+that failed unchanged. Dead letters that are added after the first request stay. A redrive leaves free capacity for producers: it fills a flow
+and a group to 90 %, and the bucket to 90 % of the capacity for jobs of priority ` + "`low`" + `.`,
 	}
 
 	DropDead = &Operation[DeadChoice, *opsview.DeadChange]{
@@ -220,7 +220,7 @@ nine tenths, and the bucket to nine tenths of what jobs of priority ` + "`low`" 
 		Answer:   "What became of them.",
 		Commands: []string{"dead drop"},
 		Summary:  "Drop dead letters for good",
-		Description: `Those of ` + "`ids`" + `, or those that ` + "`filter`" + ` means, or ` + "`all`" + `: one of the three. With a filter and with all, the oldest go first, 2000
-looked at in one request. Send it again with ` + "`next`" + ` as the cursor until there is no ` + "`next`" + `.`,
+		Description: `Give one of the three: ` + "`ids`" + ` lists the dead letters, ` + "`filter`" + ` selects them, and ` + "`all`" + ` takes all. A filter and all start with the oldest
+dead letter, and examine 2000 in one request. Repeat the request with ` + "`next`" + ` as the cursor until the response has no ` + "`next`" + `.`,
 	}
 )

@@ -67,9 +67,9 @@ var (
 		ID: "showRefusals", AllBuckets: true, Method: "GET", Path: "/v1/limits/{limit}/refusals", Roles: []apikey.Role{apikey.RoleRead}, Faults: []code{codeUnknownLimit},
 		Commands: []string{"limit refusals"},
 		Answer:   "The callers, those that were refused most first.",
-		Summary:  "Whom a limit refused most in the last ten minutes",
-		Description: `In buckets and where it is asked on its own, by all processes, known within five seconds. Processes count in memory: each tells the first 200
-callers of a minute apart, and tells of 20. What they do not tell of is counted in ` + "`others`" + `. Needs a key for all buckets.`,
+		Summary:  "The callers that a limit refused most in the last ten minutes",
+		Description: `Refusals in buckets and in checks of the limit alone, by all processes, known within five seconds. Processes count in memory: each distinguishes
+the first 200 callers of a minute, and reports 20. All other refusals are counted in ` + "`others`" + `. Needs a key for all buckets.`,
 	}
 
 	ChangeLimit = &Operation[LimitPatch, *LimitView]{
@@ -79,8 +79,8 @@ callers of a minute apart, and tells of 20. What they do not tell of is counted 
 		Summary:  "Change a limit for all processes at once",
 		Description: `The given settings override the configuration until DELETE .../override. Settings of an earlier change stay.
 The limit keeps its state: a caller that has spent more than a lowered limit allows exceeds it at once. If only
-` + "`limit`" + ` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then that of
-every bucket that names it. 503 says how far the change came; it is safe to send it again.`,
+` + "`limit`" + ` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then the limit
+of every bucket that names it. 503 says how far the change came; it is safe to send it again.`,
 	}
 
 	ResetLimit = &Operation[LimitName, *LimitView]{

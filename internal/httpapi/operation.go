@@ -28,7 +28,7 @@ type Operation[In, Out any] struct {
 	Roles      []apikey.Role // one of them is needed, or RoleAdmin
 	AllBuckets bool          // and a key for all buckets
 
-	Faults       []code // the faults that it returns, besides those of its parameters and its body, of keys, and of a store that fails
+	Faults       []code // the faults that it returns, besides the faults of its parameters and its body, of keys, and of a store that fails
 	OptionalBody bool   // may be missing
 	MaxBody      int64  // bytes; 0 is maxControlBytes
 	StrictQuery  bool   // an unknown parameter is a fault

@@ -172,7 +172,7 @@ fingerprints. Headers are shown by name only, and the URL by its origin only: `+
 because no client can read them to send them again; null removes them. A pause stays.
 
 Jobs of the flow that name no URL go to `+"`url`"+`, before the bucket's. A job without a URL is still admitted only if the
-bucket has one. `+"`headers` replace those of a job, and `secrets` sign (Standard Webhooks, `webhook-signature`)"+`. Both are
+bucket has one. `+"`headers` replace the headers of a job, and `secrets` sign (Standard Webhooks, `webhook-signature`)"+`. Both are
 sent only to the origin of `+"`url`"+` or, without one, of the bucket's URL: no other receiver sees them.`)
 
 	// GroupOperations are the operations of groups, in addition to ListGroups.
@@ -196,8 +196,8 @@ func partOperations[N PartName, V any](kind, show, pause, purge, replace string)
 		Set: &Operation[PartPatch[N], *V]{
 			ID: id("set"), Method: "PATCH", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Commands: []string{text("$ set"), text("$ reset")},
-			Summary:  text("Change settings of one $, over those of all $s of its bucket"),
-			Description: text(`Settings that are not named stay; null returns a setting to that of all $s. The change holds from the next departure
+			Summary:  text("Change settings of one $, which override the settings for all $s of its bucket"),
+			Description: text(`Settings that are not named stay; null returns a setting to the value for all $s. The change holds from the next departure
 on, until it is deleted. Safe to repeat.`),
 		},
 		Pause: &Operation[PartPause[N], *V]{
@@ -219,7 +219,7 @@ on, until it is deleted. Safe to repeat.`),
 		Replace: &Operation[PartReplacement[N], *V]{
 			ID: id("replace"), Method: "PUT", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,
 			Summary:     text("Replace the settings that one $ has of its own"),
-			Description: text("Settings that are not named return to those of all $s. ") + replace,
+			Description: text("Settings that are not named return to the values for all $s. ") + replace,
 		},
 		Reset: &Operation[N, *V]{
 			ID: id("reset"), Method: "DELETE", Path: path, Roles: []apikey.Role{apikey.RoleAdmin}, Faults: partFaults,

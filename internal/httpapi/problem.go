@@ -106,7 +106,7 @@ var kinds = map[code]struct {
 	codeConflict:         {http.StatusConflict, "The state of the job does not allow this"},
 	codeNoFlows:          {http.StatusConflict, "The bucket has no flows"},
 	codeNoGroups:         {http.StatusConflict, "The bucket has no groups"},
-	codeIDTaken:          {http.StatusConflict, "The id is that of another caller's job"},
+	codeIDTaken:          {http.StatusConflict, "The id belongs to another caller's job"},
 	codeIDEnded:          {http.StatusConflict, "The job of this id ended undelivered"},
 	codeFlowDisabled:     {http.StatusConflict, "The flow is disabled"},
 	codeTooSlow:          {http.StatusRequestTimeout, "The request came too slowly"},

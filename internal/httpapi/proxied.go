@@ -35,7 +35,7 @@ func passHeaders(h, answer http.Header) {
 	}
 }
 
-// nameWait sets the wait of a refusal without one, such as that of a paused bucket: the time that the client would have waited.
+// nameWait sets the wait of a refusal without one, such as the refusal of a paused bucket: the time that the client would have waited.
 func nameWait(refusal *shaper.Refusal, timeout time.Duration) {
 	if refusal.Reason == shaper.ReasonWaitTooLong && refusal.RetryAfter == 0 {
 		refusal.RetryAfter = timeout
@@ -53,7 +53,7 @@ var ofConnection = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Http2-Settings", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// endToEnd returns the headers without those of the connection, including those that Connection names.
+// endToEnd returns the headers without the headers of the connection, which include the ones that Connection names.
 func endToEnd(h http.Header) http.Header {
 	kept := h.Clone()
 	for _, line := range h.Values("Connection") {

@@ -41,7 +41,7 @@ var PutFlows = &Operation[FlowLines, *FlowsPut]{
 	Commands: []string{"flow import"}, MaxBody: MaxFlowBytes,
 	Answer:  "The settings are written.",
 	Summary: "Replace the settings of many flows, one a line",
-	Description: `Each line is a flow with the settings that it is to have, as in PUT of one flow: settings that are not named return to those of all flows, but
+	Description: `Each line is a flow with the settings that it is to have, as in PUT of one flow: settings that are not named return to the values for all flows, but
 ` + "`url`, `headers` and `secrets`" + ` stay. Flows without a line stay as they are. At most 10,000 lines and 4 MiB.
 
 All lines are checked before the first is written: a fault names its line, as in ` + "`line 7: url`" + `, and nothing is changed then. Safe to repeat.`,

@@ -54,7 +54,7 @@ type RemovedSchedule struct {
 var (
 	ListSchedules = &Operation[struct{}, *ScheduleList]{
 		ID: "listSchedules", Method: "GET", Path: "/v1/schedules", Roles: []apikey.Role{apikey.RoleRead},
-		Answer:   "In the order of the configured buckets, then by name; those of buckets that left the configuration come last.",
+		Answer:   "In the order of the configured buckets, then by name; schedules of buckets that were removed from the configuration come last.",
 		Commands: []string{"schedule list"},
 		Summary:  "List the schedules of the buckets of the caller's key",
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // shares divides a resource among all concurrent callers, such as bytes. No caller gets more than it leaves free for the others: one caller alone gets
-// half, and two that want all get a third each. It is safe for concurrent use.
+// half, and two that want all get one third each. It is safe for concurrent use.
 type shares struct {
 	total int64
 
@@ -99,7 +99,8 @@ func lastUnlessPlaced(next http.Handler) http.Handler {
 	})
 }
 
-// callerOf returns the owner of the shares that a request uses: the user of the console whom a trusted proxy names, otherwise the caller of its key; ""
+// callerOf returns the owner of the shares that a request uses: the user of the console that a trusted proxy names, otherwise the caller of its key;
+// ""
 // without a key. All such users have one key, but each has a share of its own.
 func callerOf(r *http.Request) string {
 	if user := visitor(r).User; user != "" {

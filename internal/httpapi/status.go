@@ -46,8 +46,8 @@ type StatusQuery struct {
 var ShowStatus = &Operation[StatusQuery, *Status]{
 	ID: "showStatus", Method: "GET", Path: "/v1/status", Roles: []apikey.Role{apikey.RoleRead},
 	Commands:    []string{"status"},
-	Summary:     "Sum up all buckets, and tell which of them people should look at",
-	Description: "The notes are those of `GET /v1/buckets`. Jobs that come or go meanwhile may be counted or not.",
+	Summary:     "Sum up all buckets, and report which of them need attention",
+	Description: "The notes are the same as in `GET /v1/buckets`. Jobs that come or go meanwhile may be counted or not.",
 }
 
 func (o *ops) showStatus(r *http.Request, in *StatusQuery) (*Status, error) {

@@ -69,7 +69,7 @@ func mayHaveRun(err error) bool {
 // elsewhere returns the text of an error that a bucket is changing its pool, or is in another pool than this process knows; "" for other errors.
 func elsewhere(err error) string {
 	if errors.Is(err, shaper.ErrTagChanged) {
-		return "the bucket changes its pool or its flows at this moment, or this process is configured for another pool of the bucket, as its log tells the operator: nothing was stored; retry"
+		return "the bucket changes its pool or its flows at this moment, or this process is configured for another pool of the bucket (see its log): nothing was stored; retry"
 	}
 	return ""
 }

@@ -33,7 +33,7 @@ var Stream = &Operation[StreamQuery, *fleet.Second]{
 	Description: `Each event has the type ` + "`second`" + `, and a ` + "`Second`" + ` as its data: the buckets of the caller's key of which something was counted in that
 second, by all processes. It begins after up to six seconds, as processes learn at their next heartbeat that the bucket is being watched. A reader that is two
 seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
-at most. One caller alone has half of them, and two that want all have a third each.`,
+at most. A single caller has at most half of them; two callers that want all have one third each.`,
 }
 
 // stream sends the counts of all processes, each second.

@@ -45,9 +45,9 @@ var ShowUsage = &Operation[UsageQuery, *opsview.Usage]{
 	Answer:   "The rows with the most tokens first, 1,000 at most, and the total of all.",
 	Commands: []string{"usage"},
 	Summary:  "Sum up what calls of language models have used",
-	Description: `Counts the good answers in a bucket with the worker ` + "`llm`" + `, and their tokens: those that the answer tells, or an estimate where it tells
+	Description: `Counts the good answers in a bucket with the worker ` + "`llm`" + `, and their tokens: the tokens that the response reports, or an estimate where it reports
 none. ` + "`charged`" + ` is what they count against budgets of tokens. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
-whose dispatcher dies before that is missing, and its job is sent again. A day tells 900 combinations of caller, model and flow apart, of
+whose dispatcher dies before that is missing, and its job is sent again. A day distinguishes 900 combinations of caller, model and flow, of
 which one caller alone has half. Calls of further ones are added up as ` + "`other`" + `, by model, and above 99 models without it. So no call is
 missing in the total. With a filter,
 only calls whose caller, flow and model are known count. A key has four lists at a time, and this is one of them.`,

@@ -109,8 +109,8 @@ func (v *visit) wayBack(own *shaper.OwnDelivery) *wayBack {
 	return v.access.wayBack(v.r, base, v.pathBack())
 }
 
-// pathBack returns the path on this server by which a request without a model reaches the API of this visit: the path of the route, or that of its
-// bucket if the route has several APIs.
+// pathBack returns the path on this server by which a request without a model reaches the API of this visit: the path of the route, or the path of
+// its bucket if the route has several APIs.
 func (v *visit) pathBack() string {
 	home, alone := RouteBucket{}, v.llmRoutes(v.API.Bucket)
 	for _, b := range v.llmRoutes(strings.TrimPrefix(v.r.URL.Path, proxyPath)) {

@@ -12,7 +12,7 @@ const (
 	// MinBodyMemory is room for a job with the largest payload.
 	MinBodyMemory = 16 << 20
 
-	// DefaultIdleTimeout is how long a connection without a request is kept. It is longer than that of common proxies (nginx 60 or 75 s, AWS 60 s), so no
+	// DefaultIdleTimeout is how long a connection without a request is kept. Common proxies have shorter ones (nginx 60 or 75 s, AWS 60 s), so no
 	// proxy sends a request on a connection that is about to be closed.
 	DefaultIdleTimeout = 90 * time.Second
 

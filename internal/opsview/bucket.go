@@ -28,7 +28,7 @@ type Bucket struct {
 
 	operator.BucketNumbers
 
-	// Nothing has used it yet: its settings are those of the configuration. Absent otherwise.
+	// True if nothing has used the bucket yet: the settings are from the configuration. Absent otherwise.
 	Unused bool   `json:"unused,omitempty"`
 	Rate   string `json:"rate,omitempty"`
 

@@ -38,7 +38,8 @@ func (d *Difference) Text() string {
 	return fmt.Sprintf("%s is %s, not %s: %s", d.Setting, d.InForce, cmp.Or(d.Configured, "-"), d.Why)
 }
 
-// differences lists the differences of a bucket: its pause, its overrides, and settings of another configuration, including those of its pool. The
+// differences lists the differences of a bucket: its pause, its overrides, and settings of another configuration, including the settings of its pool.
+// The
 // differences that other processes have reported follow.
 func differences(info *operator.BucketInfo, configured *shaper.Bucket, pool *operator.PoolDetails, author shaper.Authorship) []Difference {
 	list := []Difference{}

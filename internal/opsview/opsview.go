@@ -31,10 +31,11 @@ type Common struct {
 	// Only of a paused flow.
 	Pause *Pause `json:"pause,omitempty"`
 
-	// The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets.
+	// The budgets that apply to it alone, with what is charged to each: its own, or else the budgets for all flows of its bucket. Absent without
+	// budgets.
 	Budgets []Budget `json:"budgets,omitempty"`
 
-	// The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas.
+	// The quotas that apply to it alone, with what remains of each: its own, or else the quotas for all flows of its bucket. Absent without quotas.
 	Quotas []Quota `json:"quotas,omitempty"`
 
 	// Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is

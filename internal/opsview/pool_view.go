@@ -15,7 +15,7 @@ type PoolView struct {
 	// A bucket in Redis names it, and the configuration has no such pool.
 	Orphaned bool `json:"orphaned"`
 
-	// Nothing has used it yet: its settings are those of the configuration. Absent otherwise.
+	// True if nothing has used the pool yet: the settings are from the configuration. Absent otherwise.
 	Unused   bool   `json:"unused,omitempty"`
 	Revision *int64 `json:"revision,omitempty"`
 	Rate     string `json:"rate,omitempty"`

@@ -41,7 +41,7 @@ type UsageRow struct {
 	// Absent in a bucket without flows.
 	Flow *string `json:"flow,omitempty"`
 
-	// The `caller` or the name of the API key. Absent for jobs without a caller, such as those of a program with the library. For a key that this server
+	// The `caller` or the name of the API key. Absent for jobs without a caller, such as jobs of a program with the library. For a key that this server
 	// does not have, the seven letters by which Redis identifies the caller.
 	Caller *string `json:"caller,omitempty"`
 	Model  *string `json:"model,omitempty"`

@@ -167,7 +167,7 @@ func (s *Server) linked(ctx context.Context) error {
 	return nil
 }
 
-// ask returns the reply to a command as texts; those of a nested array follow one after the other.
+// ask returns the reply to a command as texts; the texts of a nested array follow one after the other.
 func (s *Server) ask(ctx context.Context, words ...any) ([]string, error) {
 	answer, err := s.admin().Do(ctx, words...).Result()
 	return texts(answer), err

@@ -7,7 +7,8 @@ import (
 	"github.com/tundish-io/tundish/internal/build"
 )
 
-// NewRegistry returns a registry with the metrics that every process has: those of the Go runtime and of the process, and tundish_build_info, which is 1
+// NewRegistry returns a registry with the metrics that every process has: the metrics of the Go runtime and of the process, and tundish_build_info,
+// which is 1
 // and has the version and build in its labels.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()

@@ -62,7 +62,7 @@ local function sum_at(b, place) return tonumber(string.sub(b.slices, place + 4, 
 local function slice_text(number, sum) return string.format('%04d%013d', number % budget.ROUND, math.min(sum, budget.LARGEST)) end
 
 -- Removes the slices that are out of the window. Then tat is at most what it would be with the whole total in the newest slice. So
--- charges above the budget, or from before the amount was lowered, hold jobs back only until they are out of the window.
+-- charges above the budget, or older than a reduction of the amount, hold jobs back only until they are out of the window.
 local function expire(b, now)
   local rule, at, size, before = b.rule, 1, #b.slices, b.total
   while at <= size and (number_at(b, at) + 1) * rule.slice + rule.counted <= now do

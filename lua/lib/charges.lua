@@ -247,7 +247,7 @@ end
 
 -- Returns the budgets of a bucket, of one flow and of its group: { all, costs } as own, flow and group. all is nil without budgets;
 -- costs are a job's costs for each budget. of_flow and of_group: see flow.load; nil if there are none. job: its body. Without one, costs
--- of the bucket's budgets are those of the job that waits first for them, if any; the others are as of recent jobs. Also returns what a
+-- of the bucket's budgets are the costs of the job that waits first for them, if any; the others are as of recent jobs. Also returns what a
 -- job reserves of a unit that it does not name. offset: of the engine's clock. Writes nothing.
 function charges.look(conf, key, now, offset, of_flow, of_group, job)
   local rules = rules_of(conf)

@@ -12,7 +12,7 @@
 --   …:result_flows   hash  id -> "time flow": when the result was stored, and the path of its flow (see flow.lua)
 --   …:result_order   zset  all of score 0, "length:flow time id": length counts the bytes of the path, and time has 16 digits
 --   …:result_shares  zset  "n" flow -> number of results of the flow, negated; "b" flow -> their bytes, negated
--- Results without a caller in a bucket without flows have none: while they are more than those of any flow, the first ones to end make
+-- Results without a caller in a bucket without flows have none: while they outnumber the results of any flow, the first ones to end make
 -- room.
 --
 -- A result that a process waits for is stored even if the bucket keeps none: for WAITS, and for READ once the process has read it. It is

@@ -9,8 +9,8 @@
 local told_flows = {}
 
 -- Opens flows of a bucket. given: see drr.read_named; of_all and quotas: the settings for all flows. ask has at_once, the number of wanted
--- jobs; earliest and latest, when they can go; lease; and may_be_plain. Returns the flows that are not plain; those of them that are not
--- held by their own bounds; and the plain ones (see plain_turns.lua), nil without any.
+-- jobs; earliest and latest, when they can go; lease; and may_be_plain. Returns the flows that are not plain; the flows among them that
+-- no bound of their own holds; and the plain ones (see plain_turns.lua), nil without any.
 function told_flows.open(b, reader, of_all, quotas, given, ask)
   local each = math.ceil(ask.at_once / math.max(#given.numbers, 1))
   local upto, windows, ready = string.format('%d', each), quota.windows(quotas), {}

@@ -129,7 +129,7 @@ func descriptions(text string, form *regexp.Regexp) (found []redisKey) {
 	return found
 }
 
-// add adds one description to those of the key.
+// add adds one description to the descriptions of the key.
 func (keys redisKeys) add(d redisKey, inPiece bool) error {
 	known := keys[d.name]
 	switch {

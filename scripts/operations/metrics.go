@@ -18,7 +18,7 @@ const (
 
 <!-- made by go run ./scripts/operations -->
 
-Every metric of ` + "`/metrics`" + ` of a producer and of a dispatcher. A Go program that embeds Tundish has those of its parts. [Monitoring](monitoring.md) says how to
+Every metric of ` + "`/metrics`" + ` of a producer and of a dispatcher. A Go program that embeds Tundish has the metrics of the parts it runs. [Monitoring](monitoring.md) says how to
 sum them over processes. Both programs also export the usual ` + "`go_*` and `process_*`" + ` metrics.
 
 | metric | type | labels | meaning |

@@ -56,7 +56,7 @@ type referenceWriter struct {
 	about   string   // the text below the heading
 	rows    []string // of keys that are not written yet
 	same    string   // the comment of the last key, if it refers to another table
-	buckets int      // tables of buckets: the keys of the first one are those of all
+	buckets int      // tables of buckets: all have the keys of the first one
 	skips   bool     // the keys that follow
 }
 

@@ -81,8 +81,9 @@ func (l *Log) write(ctx context.Context, r *Record, ends bool) (joined bool, err
 	return reply[1] == 1, nil
 }
 
-// sameAs names the record that counts operations like an ended one within its hour, and the one that counts those of its author and outcome for which
-// there are too many such records; "" of an operation that has a record of its own. Other than the bucket, which exists, neither the object nor the
+// sameAs names the record that counts operations like an ended one within its hour, and the record that counts operations of its author and
+// outcome for which there are too many such records; "" of an operation that has a record of its own. Other than the bucket, which exists, neither
+// the object nor the
 // detail distinguishes operations: a client can choose any number of them.
 func (l *Log) sameAs(r *Record, bucket string) (same, rest string) {
 	nothing := r.Outcome == Nothing || r.Outcome == Refused || r.Outcome == Done && l.book.keys[0] == logins.keys[0]

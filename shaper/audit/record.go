@@ -48,7 +48,7 @@ type Record struct {
 
 	Reason string `json:"reason,omitempty"`
 
-	// What was asked for beside that. Of settings, payloads and secrets it has the names.
+	// Further parameters of the operation. Settings, payloads and secrets appear by name only.
 	Asked map[string]any `json:"asked,omitempty"`
 
 	// Settings, before and after.

@@ -224,7 +224,7 @@ func (m *callbackMover) fill(w *waiting) error {
 		return err
 	}
 	if to == "" { // configured by another process, or removed meanwhile
-		return fmt.Errorf("the outcome of job %q is to be told, and neither the job nor callbacks of bucket %q has a URL for it", c.Result.ID, m.Name)
+		return fmt.Errorf("the outcome of job %q has no callback URL: neither the job nor callbacks of bucket %q has one", c.Result.ID, m.Name)
 	}
 	m.address(w, c.At, string(c.Result.State), to)
 	w.job.Flow, w.job.Group = cmp.Or(c.Result.Flow, m.Name), cmp.Or(c.Result.Group, m.Name) // where the jobs name their flow and group
@@ -240,7 +240,7 @@ func (m *callbackMover) fillFinished(w *waiting, b *shaper.BundleInfo, at time.T
 		return err
 	}
 	if to == "" {
-		return fmt.Errorf("the end of bundle %q is to be told, and neither the bundle nor callbacks of bucket %q has a URL for it", b.ID, m.Name)
+		return fmt.Errorf("the end of bundle %q has no callback URL: neither the bundle nor callbacks of bucket %q has one", b.ID, m.Name)
 	}
 	m.address(w, at, "bundle", to)
 	w.job.Flow, w.job.Group = m.Name, m.Name

@@ -138,7 +138,7 @@ func (c *claimer) ownDelivery(flow, text string) (*shaper.OwnDelivery, error) {
 	}
 	own, isNew, err := c.own.parse(text)
 	if err != nil && isNew {
-		c.log.ErrorContext(c.life, "the settings of a flow cannot be read: its jobs are not sent until they are set anew", "flow", flow, "error", err)
+		c.log.ErrorContext(c.life, "the settings of a flow cannot be read: its jobs are not sent until they are set again", "flow", flow, "error", err)
 	}
 	return own, err
 }

@@ -59,7 +59,7 @@ func (d *Dispatcher) noteLost(ctx context.Context, loss store.Loss) {
 	r := &audit.Record{
 		ID:     "data_lost " + loss.At.UTC().Truncate(time.Minute).Format(time.RFC3339), // all dispatchers find it, within 10 s
 		Author: "tundish", Process: redisconn.ProcessName(), Operation: "data_lost", Asked: map[string]any{"buckets": loss.Buckets},
-		Reason: "Redis lost data: records from before this one may be gone with it",
+		Reason: "Redis lost data: earlier records may be gone with it",
 	}
 	err := log.Begin(ctx, r)
 	if err == nil {

@@ -26,7 +26,7 @@ type findings struct {
 }
 
 // patrol checks all buckets until ctx ends. It wakes loops that missed a wake-up, returns jobs whose leases ended, and runs the sweeper. Buckets are
-// handled in parallel, and their scripts share round trips. So many buckets or a far Redis do not delay the next round.
+// handled in parallel, and their scripts share round trips. So a large number of buckets or a far Redis does not delay the next round.
 func (d *Dispatcher) patrol(ctx context.Context) {
 	var tending sync.WaitGroup
 	defer tending.Wait()

@@ -71,7 +71,7 @@ func (p *bucketPatrol) lookAfter(ctx context.Context, s findings) {
 type sweepWatch struct {
 	nextAudit time.Time
 	lastAudit time.Time // when the last chunk was audited
-	more      bool      // the last sweep returned so many leases that there may be more
+	more      bool      // the last sweep returned as many leases as it may: there may be more
 	auditing  bool      // an audit is under way, and continues at cursor and flows; "" for a part that is done
 	cursor    string    // of the comparison of jobs and lists
 	flows     string    // of the comparison of flows

@@ -82,8 +82,8 @@ func (p *Permits) Acquire(ctx context.Context, job shaper.Job) (*Permit, error) 
 	return permit, nil
 }
 
-// Again waits for another permit after a Settle with [shaper.ResultHeld] or [shaper.ResultReturned], which keep the job in its bucket. Its errors are
-// those of [Permits.Acquire].
+// Again waits for another permit after a Settle with [shaper.ResultHeld] or [shaper.ResultReturned], which keep the job in its bucket. It returns
+// the errors of [Permits.Acquire].
 func (p *Permit) Again(ctx context.Context) error {
 	if p.lease != nil {
 		return errors.New("dispatcher: the permit is not settled yet")

@@ -14,7 +14,7 @@ import (
 type currentRun struct {
 	ctx     context.Context //nolint:containedctx // ends when nothing more is to be claimed
 	life    context.Context //nolint:containedctx // ends when deliveries must have ended
-	running sync.WaitGroup  // the bucket loops, including those of removed buckets
+	running sync.WaitGroup  // the bucket loops, including the loops of removed buckets
 	faults  []error         // of loops that have ended; guarded by the dispatcher's mu
 }
 
@@ -26,7 +26,7 @@ type currentRun struct {
 // for all processes, unless a higher revision is effective. Do not change what the buckets point to afterwards: pass new values instead.
 //
 // A delivery ends with the worker that it began with; the next one uses the new worker. So the caller may close a removed worker at once if
-// deliveries under way survive that, as with those of package workers.
+// deliveries under way survive that, as with the workers of package workers.
 //
 // It returns an error if a setting is invalid, a bucket has no worker, or an existing bucket would gain or lose flows or groups. Then nothing has
 // changed.

@@ -183,7 +183,7 @@ func (s *scheduler) enqueue(ctx context.Context, fire *store.Fire, definition *s
 		return fmt.Errorf("bucket %q: %w", s.Name, store.ErrNotConfigured)
 	case status == enqueueOver:
 		if skipped := r.Int() == 1; skipped {
-			s.log.InfoContext(ctx, "a fire of a schedule is skipped: the job of the one before is unfinished", "schedule", fire.Name, "fire", at.UTC())
+			s.log.InfoContext(ctx, "a fire of a schedule is skipped: the job of the previous fire is unfinished", "schedule", fire.Name, "fire", at.UTC())
 			s.store.Metrics.CountSchedule(s.Name, string(shaper.ScheduleSkipped), 1)
 			s.noteMissed(ctx, fire)
 		}

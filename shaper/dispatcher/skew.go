@@ -28,7 +28,7 @@ func (d *Dispatcher) checkSkew(ctx context.Context, now time.Time) {
 	d.store.Metrics.SetClockSkew(skew)
 	switch differs := skew.Abs() > maxSkew; {
 	case differs && !d.skew.logged:
-		d.store.Log.WarnContext(ctx, "the clocks of Redis and of this machine differ: deliveries are paced and signed by that of Redis; run NTP on both machines, "+
+		d.store.Log.WarnContext(ctx, "the clocks of Redis and of this machine differ: deliveries are paced and signed by the clock of Redis; run NTP on both machines, "+
 			"as receivers refuse signatures whose time is wrong", "redis_ahead_by", skew.Round(time.Millisecond))
 	case !differs && d.skew.logged:
 		d.store.Log.InfoContext(ctx, "the clocks of Redis and of this machine agree again", "redis_ahead_by", skew.Round(time.Millisecond))

@@ -40,7 +40,7 @@ func TestSkewIsLogged(t *testing.T) {
 	l := &bucketLoop{bucketConn: &bucketConn{clock: newClock()}}
 	d := &Dispatcher{store: &store.Store{Log: slog.New(slog.NewTextHandler(log, nil))}}
 	d.loops.Store(&[]*bucketLoop{l})
-	differ, agree := "the clocks of Redis and of this machine differ: deliveries are paced and signed by that of Redis; run NTP on both machines, "+
+	differ, agree := "the clocks of Redis and of this machine differ: deliveries are paced and signed by the clock of Redis; run NTP on both machines, "+
 		"as receivers refuse signatures whose time is wrong", "the clocks of Redis and of this machine agree again"
 	check := func(ahead time.Duration, differs, agrees int) {
 		t.Helper()

@@ -42,7 +42,7 @@ type About struct {
 	// By bucket: why its host cannot connect to receivers, so that it claims less. At most 20 buckets.
 	HostFaults map[string]string `json:"host_faults,omitempty"`
 
-	// By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree.
+	// By how many seconds the clock of Redis is ahead of the clock of the process's host, below 0 if it is behind. Absent: the clocks agree.
 	ClockSkew float64 `json:"clock_skew_seconds,omitempty"`
 
 	// The last loss of data of Redis that it found, for a day.

@@ -34,7 +34,7 @@ type Process struct {
 	// How many it has.
 	Buckets int `json:"buckets"`
 
-	// By the clock of Redis: when it started, and when it told something last.
+	// By the clock of Redis: when it started, and when it last reported.
 	Since         time.Time `json:"since"`
 	LastHeartbeat time.Time `json:"last_heartbeat"`
 

@@ -18,13 +18,13 @@ type Second struct {
 	// How many processes there are.
 	Processes int `json:"processes"`
 
-	// Those of which the counts are in it: fewer in the first seconds, until all processes know that somebody looks.
+	// How many of them have reported counts: fewer in the first seconds, until all processes know that somebody is watching.
 	Reporting int `json:"reporting"`
 
-	// Processes that tell nothing any more, by their names: what they counted since they told it last is missing.
+	// Names of processes that no longer report: what they counted since their last report is missing.
 	Lost []string `json:"lost,omitempty"`
 
-	// Those of which something was counted.
+	// The buckets with counts.
 	Buckets map[string]Counts `json:"buckets"`
 
 	// Of 100 ms each, of the bucket that is looked at, the oldest first.

@@ -123,7 +123,7 @@ var poolGauges = append(gaugesOf[PoolDetails]("pool"), []gaugeOf[PoolDetails]{
 }...)
 
 // poolWeight also shows which buckets are in a pool: with it a query sums departures by pool.
-var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Share of the pool that a bucket in it has, against those of others that have work.", []string{"pool", "bucket"}, nil)
+var poolWeight = prometheus.NewDesc("tundish_pool_bucket_weight", "Weight of a bucket in its pool, compared with the other buckets that have work.", []string{"pool", "bucket"}, nil)
 
 // dispatchers comes from heartbeats, so a producer still reports it when no dispatcher is left.
 var dispatchers = prometheus.NewDesc("tundish_bucket_dispatchers",
@@ -148,7 +148,7 @@ var deadDroppedTotal = prometheus.NewDesc("tundish_dead_letters_dropped_total",
 
 // eventsDroppedTotal is kept in Redis, as any script drops them.
 var eventsDroppedTotal = prometheus.NewDesc("tundish_bucket_events_dropped_total",
-	"Events that no hook was told of, because too many of them waited already.", []string{"bucket"}, nil)
+	"Events that no hook was notified of, because too many events waited already.", []string{"bucket"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {

@@ -24,8 +24,8 @@ func (b Bucket) Group(name string) Group {
 	return Group{part{op: b.op, bucket: b.name, group: &name}}
 }
 
-// Set gives one group settings of its own, over those of all groups of its bucket, as [Flow.Set] does for a flow: the settings in
-// [shaper.GroupSettingNames].
+// Set gives one group settings of its own, which override the settings for all groups of its bucket, as [Flow.Set] does for a flow. They
+// are the settings in [shaper.GroupSettingNames].
 func (g Group) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
 	bucket := g.bucket
 	if patch.IsZero() {

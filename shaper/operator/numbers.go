@@ -55,7 +55,7 @@ type BucketNumbers struct {
 	DeadMaxBytes int64 `lua:"dead_max_bytes" json:"dead_capacity_bytes,omitempty" gauge:"bucket_dead_letters_capacity_bytes,positive" help:"Bytes of dead letters from which on the same happens. None without such a bound."`
 
 	// Above this many dead letters operators are warned. Absent without such a number.
-	DeadWarn         int64 `lua:"dead_warn" json:"dead_warn,omitempty" gauge:"bucket_dead_letters_warn,positive" help:"Dead letters above which operators are told. None without such a number."`
+	DeadWarn         int64 `lua:"dead_warn" json:"dead_warn,omitempty" gauge:"bucket_dead_letters_warn,positive" help:"Dead letters above which operators are notified. None without such a number."`
 	DeadDroppedOld   int64 `lua:"dead_dropped_old" json:"-"`   // ever, because their retention had ended
 	DeadDroppedExtra int64 `lua:"dead_dropped_extra" json:"-"` // ever, because there were too many
 

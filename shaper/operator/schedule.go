@@ -104,7 +104,8 @@ func (s Schedule) Runs(ctx context.Context) ([]shaper.ScheduleRun, error) {
 // [Schedule.Remove], whatever configurations say. Set creates the schedule, or changes one that Set created; then a pause stays, and a new
 // Cron or Timezone counts from now on. It reports whether something changed. Author and time are stored.
 //
-// The settings are checked like those of a configuration: what does not fit is an [*InvalidChangeError], each line of which begins with the key.
+// The settings are checked like the settings of a configuration: what does not fit is an [*InvalidChangeError], each line of which begins with the
+// key.
 // [shaper.ErrUnknownBucket] if the bucket is not configured here. A [*ScheduleConflictError] if the configuration has a schedule of this name,
 // another bucket has one, or the bucket has [shaper.MaxSchedules]. Three round trips.
 func (s Schedule) Set(ctx context.Context, bucket string, settings shaper.Schedule) (changed bool, err error) {

@@ -59,7 +59,7 @@ type waitingScope struct {
 type waitingRun struct {
 	bucket int // index among the buckets of the call
 	names  []string
-	looked int64 // flows of the bucket that were examined, with those of this run
+	looked int64 // flows of the bucket that were examined, with the flows of this run
 }
 
 // lookAtWaiting reads what waits in buckets, in three or four round trips: in a bucket with flows, of at most 1000 random flows. After the first 40

@@ -205,9 +205,9 @@ func (r *refused) detail() string {
 	b, t := r.b, r.t
 	switch r.code {
 	case lua.IDReused:
-		return fmt.Sprintf("id %q is that of another job of bucket %q, with another payload, target, delay or other field: use a new id", t.job.ID, b.Name)
+		return fmt.Sprintf("id %q belongs to another job of bucket %q, with another payload, target, delay or other field: use a new id", t.job.ID, b.Name)
 	case lua.IDTaken:
-		return fmt.Sprintf("id %q of bucket %q is that of another caller's job: use another id, or send an Idempotency-Key, which is each caller's own", t.job.ID, b.Name)
+		return fmt.Sprintf("id %q of bucket %q belongs to another caller's job: use another id, or send an Idempotency-Key, which is each caller's own", t.job.ID, b.Name)
 	case lua.Impossible:
 		return admission.ImpossibleText(max(t.job.Cost, 1), r.by...)
 	case lua.Limited:

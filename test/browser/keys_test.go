@@ -78,7 +78,7 @@ func TestKeyboard(t *testing.T) {
 		p.tabTo("rate")
 		p.press("40/s\r") // the field is selected as Tab comes to it
 		p.says("The rate is changed")
-		p.push("Reset all settings", "The settings are those of the configuration again.")
+		p.push("Reset all settings", "The configured settings apply again.")
 	}
 	if text := s.do(http.MethodGet, "http://"+s.ops+"/v1/audit?bucket=paused", nil); strings.Count(string(text), `"pauseBucket"`) != 2 || strings.Count(string(text), "40/s") == 0 {
 		t.Errorf("the audit: %s", text)

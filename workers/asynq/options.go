@@ -89,7 +89,7 @@ func readOptions(opts []asynq.Option) (*options, error) {
 		}
 	}
 	if o.id != "" && o.unique > 0 {
-		return nil, errors.New("TaskID and Unique together: Tundish tells tasks apart by one id; choose one of the two")
+		return nil, errors.New("TaskID and Unique together: Tundish identifies a task by one id; choose one of the two")
 	}
 	return o, nil
 }
@@ -103,7 +103,7 @@ func (o *options) job(task *asynq.Task, bucket *shaper.Bucket) (shaper.Job, erro
 	for name, value := range maps.All(task.Headers()) {
 		for _, own := range []string{HeaderTask, HeaderTimeout, HeaderDeadline, HeaderMaxRetry} {
 			if strings.EqualFold(name, own) {
-				return job, fmt.Errorf("the task has the header %q, which tells Tundish of an option: give the option to Enqueue, or rename the header", name)
+				return job, fmt.Errorf("the task has the header %q, which Tundish uses for an option: give the option to Enqueue, or rename the header", name)
 			}
 		}
 		job.Headers[name] = []string{value}

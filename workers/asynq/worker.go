@@ -47,7 +47,7 @@ func New(config Config) (*Worker, error) {
 		return nil, err
 	}
 	if config.Redis == nil {
-		return nil, errors.New("asynq: no Redis client is given: Config.Redis is that of the asynq servers")
+		return nil, errors.New("asynq: no Redis client is given: set Config.Redis to a client of the Redis that the asynq servers use")
 	}
 	return &Worker{
 		config: config, client: asynq.NewClientFromRedisClient(config.Redis), inspector: asynq.NewInspectorFromRedisClient(config.Redis),

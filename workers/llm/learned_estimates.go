@@ -20,9 +20,10 @@ const (
 // Requests are of four kinds, see [Estimate]: plain text, documents, references, searches. Each kind has estimates of its own, so the input that a web
 // search adds is not expected of plain text. A byte of text is one token at most.
 //
-// Up to 50 responses count alike. After that the mean is exponentially weighted: each new response weighs about 2 %, so the mean age of the weights is
-// that of the last 100 responses. The first 50 models that respond have estimates of their own. One caller alone can name half of them, and two callers
-// that name as many as they can a third each. All other models share one estimate, and so does a model with the name "other".
+// Up to 50 responses count alike. After that the mean is exponentially weighted: each new response weighs about 2 %, so the mean age of the weights
+// equals the mean age of the last 100 responses. The first 50 models that respond have estimates of their own. One caller alone can name half of
+// them, and two callers
+// that name as many as they can name one third each. All other models share one estimate, and so does a model with the name "other".
 //
 // A Learned is in memory. A dispatcher stores it with its bucket and shares it with other processes: see [Learned.Adopt]. Which requests are still at
 // work, and which models refuse to report the usage of streams, is not shared.

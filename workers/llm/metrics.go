@@ -56,7 +56,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tundish_llm_tokens_total",
-			Help: "Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer tells no usage. Where a fallback answered with another model, asked is the model of the request.",
+			Help: "Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer reports no usage. Where a fallback answered with another model, asked is the model of the request.",
 		}, []string{"bucket", "model", "asked", "kind", "source"}),
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tundish_llm_estimate_ratio", Help: "Tokens that a request is charged by the usage of its answer, over those that it reserved of budgets.", Buckets: ratios,

@@ -21,7 +21,7 @@ const HeaderJob = "Tundish-Job"
 // ExpiryMargin is how much later a job expires than its caller gives up. The job becomes a dead letter only if the process that cancels it has died.
 const ExpiryMargin = time.Second
 
-// RoundTrip waits for a permit, sends the request and returns the API's response, whose header Tundish-Job names the job. Its errors are those of
+// RoundTrip waits for a permit, sends the request and returns the API's response, whose header Tundish-Job names the job. It returns the errors of
 // [Transport.Send]. Turn off the retries of provider clients, which retry most errors: Tundish waits already.
 //
 // The URL of a request has to lie below the base URL of the worker. The worker's credentials replace the request's own.

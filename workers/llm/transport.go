@@ -62,7 +62,7 @@ func (e *LocalFaultError) Error() string {
 // waits bounds the waiting only, and must end with ctx. When ctx ends, the call is cancelled and charged for what arrived. The job belongs to the ask:
 // it has its Units, and no other payload than its Body. Its Headers, with canonical names, belong to Send.
 //
-// A [*NoAnswerError] means that the call was sent, a [*LocalFaultError] that this host could not send it. All other errors are those of
+// A [*NoAnswerError] means that the call was sent, a [*LocalFaultError] that this host could not send it. All other errors come from
 // [dispatcher.Permits.Acquire]: nothing was sent.
 func (t *Transport) Send(ctx, waits context.Context, job shaper.Job, ask *Ask) (*Answer, error) {
 	delete(job.Headers, "Accept-Encoding") // the usage is read

@@ -46,7 +46,9 @@ func (w *Worker) API() API { return w.config.API }
 // BaseURL returns the URL below which the calls go, unless their flow has its own. Its query may hold a secret.
 func (w *Worker) BaseURL() string { return w.config.HTTP.BaseURL }
 
-// Credentials returns the headers that a call cannot set, in lower case: those of the worker's credentials, and those that name the account that pays.
+// Credentials returns the headers that a call cannot set, in lower case: the headers of the worker's credentials, and the headers that name the
+// account
+// that pays.
 func (w *Worker) Credentials() []string {
 	return append(w.config.HTTP.Auth.Headers(), accountHeaders...)
 }

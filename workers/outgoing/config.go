@@ -41,7 +41,8 @@ type Config struct {
 // DefaultConnectionMaxAge is the default of ConnectionMaxAge in the workers.
 const DefaultConnectionMaxAge = 5 * time.Minute
 
-// Validate returns every fault except those of Home, joined, or nil. Each begins with its key in the configuration; table is the worker's table there,
+// Validate returns every fault except the faults of Home, joined, or nil. Each begins with its key in the configuration; table is the worker's table
+// there,
 // and home the key of Home. No fault repeats a secret.
 func (c Config) Validate(table, home string) error {
 	var errs []error

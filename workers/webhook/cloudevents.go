@@ -87,7 +87,7 @@ func (c CloudEvents) checkType() error {
 		return nil
 	}
 	if plain, err := attribute(c.Type); err != nil || plain != c.Type {
-		return fmt.Errorf(`%q: want printable ASCII without blanks, quotation marks and percent signs, such as "com.example.order.created"`, c.Type)
+		return fmt.Errorf(`%q: want printable ASCII without spaces, quotation marks and percent signs, such as "com.example.order.created"`, c.Type)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func attribute(header string) (string, error) {
 	case header == "":
 		return "", errors.New("is empty")
 	case strings.ContainsFunc(header, outside):
-		return "", errors.New("want printable ASCII without blanks and quotation marks: percent-encode all else, as the HTTP binding of CloudEvents says")
+		return "", errors.New("want printable ASCII without spaces and quotation marks: percent-encode all else, as the HTTP binding of CloudEvents says")
 	case err != nil:
 		return "", errors.New("has a percent sign without two hex digits: write %25 for a percent sign")
 	case !utf8.ValidString(value), strings.ContainsFunc(value, unicode.IsControl):
@@ -146,7 +146,7 @@ func checkDataType(values []string) error {
 		case media == "":
 			return errors.New(`is no media type, such as "text/plain; charset=utf-8"`)
 		case strings.HasPrefix(media, "application/cloudevents"):
-			return errors.New("is that of an event, and the bucket makes the event: give the payload alone, with its own type")
+			return errors.New("is the type of an event, and the bucket makes the event: give the payload alone, with its own type")
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ export interface paths {
         };
         /**
          * Jobs that wait or are in flight
-         * @description Those in flight come first, then flow by flow those that wait. Jobs that come, go or move meanwhile may be
-         *     missing, and some may be told twice. An answer has no payloads, unless they are asked for, and about 1 MiB of jobs. It looks at 2000 jobs
+         * @description Jobs in flight come first, then the waiting jobs, flow by flow. Jobs that come, go or move meanwhile may be
+         *     missing, and some may be listed twice. A response has no payloads, unless they are asked for, and about 1 MiB of jobs. It examines 2000 jobs
          *     at most, and at 16 MiB of what is kept of them: `next` is there as long as there may be more, also where `jobs` is empty. A key has four
          *     lists at a time: further ones wait, and are answered 503 `overloaded` after 10 s.
          */
@@ -28,8 +28,8 @@ export interface paths {
          *     unknown: send the job again under the same id (`ids` has an id that the server made). A body has at most the
          *     bucket's max_payload and 65,536 bytes.
          *
-         *     With API keys a job belongs to the caller of its key. The id of another caller's job is answered 409 `id-taken`, which tells
-         *     nothing of that job. Ids that begin with `schedule-`, `tundish-hook-`, `tundish-callback-`, `tundish-key-` or `proxy-` are
+         *     With API keys a job belongs to the caller of its key. For the id of another caller's job the response is 409 `id-taken`, which
+         *     reveals nothing of that job. Ids that begin with `schedule-`, `tundish-hook-`, `tundish-callback-`, `tundish-key-` or `proxy-` are
          *     refused, as Tundish makes such ids.
          *
          *     The headers traceparent and tracestate (W3C Trace Context) go with the job to its delivery, unless the job names one of
@@ -348,10 +348,10 @@ export interface paths {
          */
         get: operations["showBundle"];
         /**
-         * Open a bundle of jobs, or say more of one
-         * @description A bundle tells once that all of its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose `bundle` names it, and
-         *     say its size now or later. To say the same again is harmless. A bundle belongs to the caller of its key. It is kept for seven days after
-         *     its last change, and a bucket has 10,000 at most. One caller alone has half of them, and two that want all have a third each.
+         * Open a bundle of jobs, or set its size or callback URL
+         * @description A bundle sends one callback when all its jobs have ended: done, dead, dropped or cancelled. Open it before its first job, whose `bundle` names it, and
+         *     set its size now or later. The request is safe to repeat. A bundle belongs to the caller of its key. It is kept for seven days after its last
+         *     change, and a bucket has at most 10,000. A single caller has at most half of them; two callers that want all have one third each.
          */
         put: operations["openBundle"];
         post?: never;
@@ -396,8 +396,8 @@ export interface paths {
          * Change a limit for all processes at once
          * @description The given settings override the configuration until DELETE .../override. Settings of an earlier change stay.
          *     The limit keeps its state: a caller that has spent more than a lowered limit allows exceeds it at once. If only
-         *     `limit` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then that of
-         *     every bucket that names it. 503 says how far the change came; it is safe to send it again.
+         *     `limit` is changed, a token bucket's burst is scaled alike. The limit of the check is changed first, then the limit
+         *     of every bucket that names it. 503 says how far the change came; it is safe to send it again.
          */
         patch: operations["changeLimit"];
         trace?: never;
@@ -447,8 +447,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Sum up all buckets, and tell which of them people should look at
-         * @description The notes are those of `GET /v1/buckets`. Jobs that come or go meanwhile may be counted or not.
+         * Sum up all buckets, and report which of them need attention
+         * @description The notes are the same as in `GET /v1/buckets`. Jobs that come or go meanwhile may be counted or not.
          */
         get: operations["showStatus"];
         put?: never;
@@ -468,7 +468,7 @@ export interface paths {
         };
         /**
          * List the processes that run, and what leaves buckets
-         * @description Each process tells every five seconds that it lives, and what it counts. One that stops leaves at once, and one that was killed within 15
+         * @description Each process sends a heartbeat with its counts every five seconds. A process that stops leaves the list at once, and a killed one within 15
          *     seconds.
          */
         get: operations["showFleet"];
@@ -495,7 +495,7 @@ export interface paths {
          *     author, address, operation, bucket and outcome, with the texts of the last one: `times` says how many, and `last` when the last one began. An author
          *     has 20 such records in an hour. What would begin a further one, as from many addresses, is counted in one record for each outcome.
          *
-         *     Records are kept for 90 days, those of one author up to 8 MiB, all of them up to 64 MiB. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
+         *     Records are kept for 90 days, and up to 8 MiB per author and 64 MiB in all. A record counts with its text, usually 300 to 500 bytes, and with 512 bytes more.
          *     Above its share an author's own oldest record is removed. Above the bound of all, the author that holds the most loses its oldest one. The oldest one is the one that
          *     was written longest ago, with its last part. Operations that have not ended have the same bounds once more. Operations that were refused or changed nothing have 1 MiB of one author and 8 MiB of all, and never remove the record of a change. Logins have
          *     256 KiB of one key and 8 MiB of all.
@@ -564,7 +564,7 @@ export interface paths {
          * @description Each event has the type `second`, and a `Second` as its data: the buckets of the caller's key of which something was counted in that
          *     second, by all processes. It begins after up to six seconds, as processes learn at their next heartbeat that the bucket is being watched. A reader that is two
          *     seconds late is cut off, and a server that stops ends the stream: ask again. A comment comes every 15 seconds. A server has 200 streams
-         *     at most. One caller alone has half of them, and two that want all have a third each.
+         *     at most. A single caller has at most half of them; two callers that want all have one third each.
          */
         get: operations["stream"];
         put?: never;
@@ -774,7 +774,7 @@ export interface paths {
          * Have a bucket leak now, whatever its drain windows say
          * @description The bucket leaks until `max` jobs have left or, with `until_empty` or without `max`, until nothing waits, is due or is in flight.
          *     It leaks at the rate in force, or at `rate` if that is slower. A paused bucket stays paused. The drain is kept in Redis, and ends by
-         *     itself. One drain of a bucket runs at a time: beside another one the answer is 409 `conflicting-state`.
+         *     itself. One drain of a bucket runs at a time: during another one the response is 409 `conflicting-state`.
          */
         post: operations["drainBucket"];
         /**
@@ -868,8 +868,8 @@ export interface paths {
         post?: never;
         /**
          * Drop dead letters for good
-         * @description Those of `ids`, or those that `filter` means, or `all`: one of the three. With a filter and with all, the oldest go first, 2000
-         *     looked at in one request. Send it again with `next` as the cursor until there is no `next`.
+         * @description Give one of the three: `ids` lists the dead letters, `filter` selects them, and `all` takes all. A filter and all start with the oldest
+         *     dead letter, and examine 2000 in one request. Repeat the request with `next` as the cursor until the response has no `next`.
          */
         delete: operations["dropDead"];
         options?: never;
@@ -907,9 +907,9 @@ export interface paths {
         };
         /**
          * Sum up what calls of language models have used
-         * @description Counts the good answers in a bucket with the worker `llm`, and their tokens: those that the answer tells, or an estimate where it tells
+         * @description Counts the good answers in a bucket with the worker `llm`, and their tokens: the tokens that the response reports, or an estimate where it reports
          *     none. `charged` is what they count against budgets of tokens. The last 31 days are kept. A call counts once, on the day on which its job was claimed. It counts when its outcome is written: a call
-         *     whose dispatcher dies before that is missing, and its job is sent again. A day tells 900 combinations of caller, model and flow apart, of
+         *     whose dispatcher dies before that is missing, and its job is sent again. A day distinguishes 900 combinations of caller, model and flow, of
          *     which one caller alone has half. Calls of further ones are added up as `other`, by model, and above 99 models without it. So no call is
          *     missing in the total. With a filter,
          *     only calls whose caller, flow and model are known count. A key has four lists at a time, and this is one of them.
@@ -956,14 +956,14 @@ export interface paths {
         put?: never;
         /**
          * Put dead letters back in the queue
-         * @description Those of `ids`, or those that `filter` means, or `all`: one of the three. Redriven jobs leave at the bucket's pace, with a fresh
-         *     budget of attempts.
+         * @description Give one of the three: `ids` lists the dead letters, `filter` selects them, and `all` takes all. Redriven jobs are sent at the
+         *     bucket's pace, with a fresh budget of attempts.
          *
-         *     With a filter and with all, the oldest go first, 2000 looked at in one request. Send it again with `next` as the cursor until there is
-         *     no `next`. Where `waiting` is true, wait before that: a tenth of a second, and longer where nothing was moved. No letter that found
-         *     no place is passed over. The cursor is all the state that there is: nothing goes on between two requests. A request that failed is
-         *     sent again as it was. Dead letters that are added after the first request stay. Producers are left places: a flow and a group are filled to
-         *     nine tenths, and the bucket to nine tenths of what jobs of priority `low` may fill.
+         *     A filter and all start with the oldest dead letter, and examine 2000 in one request. Repeat the request with `next` as the cursor until the
+         *     response has no `next`. Where `waiting` is true, wait 100 ms before that, and longer if nothing was moved. A dead letter without free capacity
+         *     is not skipped: a later request moves it. The cursor is all the state that there is: nothing goes on between two requests. Repeat a request
+         *     that failed unchanged. Dead letters that are added after the first request stay. A redrive leaves free capacity for producers: it fills a flow
+         *     and a group to 90 %, and the bucket to 90 % of the capacity for jobs of priority `low`.
          */
         post: operations["redriveDead"];
         delete?: never;
@@ -980,9 +980,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whom a limit refused most in the last ten minutes
-         * @description In buckets and where it is asked on its own, by all processes, known within five seconds. Processes count in memory: each tells the first 200
-         *     callers of a minute apart, and tells of 20. What they do not tell of is counted in `others`. Needs a key for all buckets.
+         * The callers that a limit refused most in the last ten minutes
+         * @description Refusals in buckets and in checks of the limit alone, by all processes, known within five seconds. Processes count in memory: each distinguishes
+         *     the first 200 callers of a minute, and reports 20. All other refusals are counted in `others`. Needs a key for all buckets.
          */
         get: operations["showRefusals"];
         put?: never;
@@ -1230,11 +1230,11 @@ export interface paths {
         get: operations["showFlow"];
         /**
          * Replace the settings that one flow has of its own
-         * @description Settings that are not named return to those of all flows. `url`, `headers` and `secrets` stay unless they are named,
+         * @description Settings that are not named return to the values for all flows. `url`, `headers` and `secrets` stay unless they are named,
          *     because no client can read them to send them again; null removes them. A pause stays.
          *
          *     Jobs of the flow that name no URL go to `url`, before the bucket's. A job without a URL is still admitted only if the
-         *     bucket has one. `headers` replace those of a job, and `secrets` sign (Standard Webhooks, `webhook-signature`). Both are
+         *     bucket has one. `headers` replace the headers of a job, and `secrets` sign (Standard Webhooks, `webhook-signature`). Both are
          *     sent only to the origin of `url` or, without one, of the bucket's URL: no other receiver sees them.
          */
         put: operations["replaceFlow"];
@@ -1247,8 +1247,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change settings of one flow, over those of all flows of its bucket
-         * @description Settings that are not named stay; null returns a setting to that of all flows. The change holds from the next departure
+         * Change settings of one flow, which override the settings for all flows of its bucket
+         * @description Settings that are not named stay; null returns a setting to the value for all flows. The change holds from the next departure
          *     on, until it is deleted. Safe to repeat.
          */
         patch: operations["setFlow"];
@@ -1390,7 +1390,7 @@ export interface paths {
         get: operations["listFlows"];
         /**
          * Replace the settings of many flows, one a line
-         * @description Each line is a flow with the settings that it is to have, as in PUT of one flow: settings that are not named return to those of all flows, but
+         * @description Each line is a flow with the settings that it is to have, as in PUT of one flow: settings that are not named return to the values for all flows, but
          *     `url`, `headers` and `secrets` stay. Flows without a line stay as they are. At most 10,000 lines and 4 MiB.
          *
          *     All lines are checked before the first is written: a fault names its line, as in `line 7: url`, and nothing is changed then. Safe to repeat.
@@ -1417,7 +1417,7 @@ export interface paths {
         get: operations["showGroup"];
         /**
          * Replace the settings that one group has of its own
-         * @description Settings that are not named return to those of all groups. A group has no settings for deliveries: its flows have them. A pause stays.
+         * @description Settings that are not named return to the values for all groups. A group has no settings for deliveries: its flows have them. A pause stays.
          */
         put: operations["replaceGroup"];
         post?: never;
@@ -1429,8 +1429,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change settings of one group, over those of all groups of its bucket
-         * @description Settings that are not named stay; null returns a setting to that of all groups. The change holds from the next departure
+         * Change settings of one group, which override the settings for all groups of its bucket
+         * @description Settings that are not named stay; null returns a setting to the value for all groups. The change holds from the next departure
          *     on, until it is deleted. Safe to repeat.
          */
         patch: operations["setGroup"];
@@ -2042,7 +2042,7 @@ export interface components {
             dead_capacity_bytes?: number;
             /** @description Above this many dead letters operators are warned. Absent without such a number. */
             dead_warn?: number;
-            /** @description Nothing has used it yet: its settings are those of the configuration. Absent otherwise. */
+            /** @description True if nothing has used the bucket yet: the settings are from the configuration. Absent otherwise. */
             unused?: boolean;
             rate?: string;
             /** @description Only of a bucket with quotas. */
@@ -2133,7 +2133,7 @@ export interface components {
             scheduled_capacity?: number;
             /** @description Number of jobs in flight at most, over all dispatchers */
             max_in_flight?: number;
-            /** @description Number of dead letters above which operators are told; 0: none */
+            /** @description Number of dead letters above which operators are notified; 0: none */
             dead_warn?: number;
             /** @description What departures cost at most in any window of that length, amounts such as '90000 tokens/m, 2000000 tokens/d'; none: no budget */
             budgets?: string;
@@ -2475,9 +2475,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            /** @description The budgets that apply to it alone, with what is charged to each: its own, or else the budgets for all flows of its bucket. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            /** @description The quotas that apply to it alone, with what remains of each: its own, or else the quotas for all flows of its bucket. Absent without quotas. */
             quotas?: components["schemas"]["QuotaUse"][];
             /** @description Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent otherwise. */
             unknown?: boolean;
@@ -2525,9 +2525,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            /** @description The budgets that apply to it alone, with what is charged to each: its own, or else the budgets for all flows of its bucket. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            /** @description The quotas that apply to it alone, with what remains of each: its own, or else the quotas for all flows of its bucket. Absent without quotas. */
             quotas?: components["schemas"]["QuotaUse"][];
             /** @description Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent otherwise. */
             unknown?: boolean;
@@ -2607,9 +2607,9 @@ export interface components {
             turn?: string;
             /** @description Only of a paused flow. */
             pause?: components["schemas"]["Pause"];
-            /** @description The budgets that apply to it alone, with what is charged to each: those of all flows of its bucket, or its own. Absent without budgets. */
+            /** @description The budgets that apply to it alone, with what is charged to each: its own, or else the budgets for all flows of its bucket. Absent without budgets. */
             budgets?: components["schemas"]["Budget"][];
-            /** @description The quotas that apply to it alone, with what remains of each: those of all flows of its bucket, or its own. Absent without quotas. */
+            /** @description The quotas that apply to it alone, with what remains of each: its own, or else the quotas for all flows of its bucket. Absent without quotas. */
             quotas?: components["schemas"]["QuotaUse"][];
             /** @description Redis has nothing of it: no job of it waits or is in flight, it has no settings, no pause, no charge of a budget and no departure of a quota. It is idle, or its name is wrong. Absent otherwise. */
             unknown?: boolean;
@@ -2903,7 +2903,7 @@ export interface components {
             name: string;
             /** @description A bucket in Redis names it, and the configuration has no such pool. */
             orphaned: boolean;
-            /** @description Nothing has used it yet: its settings are those of the configuration. Absent otherwise. */
+            /** @description True if nothing has used the pool yet: the settings are from the configuration. Absent otherwise. */
             unused?: boolean;
             revision?: number;
             rate?: string;
@@ -2983,7 +2983,7 @@ export interface components {
             host_faults?: {
                 [key: string]: string;
             };
-            /** @description By how many seconds the clock of Redis is ahead of that of its host, below 0 if it is behind. Absent: the clocks agree. */
+            /** @description By how many seconds the clock of Redis is ahead of the clock of the process's host, below 0 if it is behind. Absent: the clocks agree. */
             clock_skew_seconds?: number;
             /** @description The last loss of data of Redis that it found, for a day. */
             data_lost?: components["schemas"]["DataLoss"];
@@ -2993,7 +2993,7 @@ export interface components {
             buckets: number;
             /**
              * Format: date-time
-             * @description By the clock of Redis: when it started, and when it told something last.
+             * @description By the clock of Redis: when it started, and when it last reported.
              */
             since: string;
             /** Format: date-time */
@@ -3048,7 +3048,7 @@ export interface components {
                 [key: string]: string;
             };
             reason?: string;
-            /** @description What was asked for beside that. Of settings, payloads and secrets it has the names. */
+            /** @description Further parameters of the operation. Settings, payloads and secrets appear by name only. */
             asked?: Record<string, never>;
             /** @description Settings, before and after. */
             changes?: components["schemas"]["Change"][];
@@ -3202,11 +3202,11 @@ export interface components {
             at: string;
             /** @description How many processes there are. */
             processes: number;
-            /** @description Those of which the counts are in it: fewer in the first seconds, until all processes know that somebody looks. */
+            /** @description How many of them have reported counts: fewer in the first seconds, until all processes know that somebody is watching. */
             reporting: number;
-            /** @description Processes that tell nothing any more, by their names: what they counted since they told it last is missing. */
+            /** @description Names of processes that no longer report: what they counted since their last report is missing. */
             lost?: string[];
-            /** @description Those of which something was counted. */
+            /** @description The buckets with counts. */
             buckets: {
                 [key: string]: components["schemas"]["Counts"];
             };
@@ -3308,7 +3308,7 @@ export interface components {
             group?: string;
             /** @description Absent in a bucket without flows. */
             flow?: string;
-            /** @description The `caller` or the name of the API key. Absent for jobs without a caller, such as those of a program with the library. For a key that this server does not have, the seven letters by which Redis identifies the caller. */
+            /** @description The `caller` or the name of the API key. Absent for jobs without a caller, such as jobs of a program with the library. For a key that this server does not have, the seven letters by which Redis identifies the caller. */
             caller?: string;
             model?: string;
             /** @description The model that the calls named, if a fallback used `model` in its place (`fallback_models`). Absent otherwise. */
@@ -3533,7 +3533,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Some of them. */
+            /** @description One page of jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5869,7 +5869,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description In the order of the configured buckets, then by name; those of buckets that left the configuration come last. */
+            /** @description In the order of the configured buckets, then by name; schedules of buckets that were removed from the configuration come last. */
             200: {
                 headers: {
                     [name: string]: unknown;

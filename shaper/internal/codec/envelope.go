@@ -98,7 +98,7 @@ type Sealing struct {
 
 // Seal packs a job as it travels to the enqueue script: "mark index envelope". SetIndex writes the index later. The same content gives the same
 // mark but for the kind, so a script detects an id that is reused for other content. Caller, Trace Context and waiter are not content: a retried
-// enqueue is another request, with another trace and perhaps another waiter. Seal reuses the memory of before if it is large enough.
+// enqueue is another request, with another trace and perhaps another waiter. Seal reuses the previous memory if it is large enough.
 func Seal(before Sealed, job *shaper.Job, how Sealing) (Sealed, error) {
 	header := envelopeOf(job)
 	header.Waiter, header.Sender = how.Waiter, how.Sender

@@ -75,7 +75,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		decisions: counter("admission_decisions_total", "Jobs that asked to be let in, by what was decided.", "decision"),
 		limits: counter("admission_limit_refusals_total",
 			"Jobs that a limit of the bucket refused, or would have refused if it were not in shadow mode. A job may be refused by several limits.", "limit", "outcome"),
-		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, who share one key, by limit.", "limit"),
+		overflow:   counter("admission_overflow_total", "Jobs of callers above a limit's max_keys, which share one key, by limit.", "limit"),
 		departures: counter("departures_total", "Requests that left, first tries and retries alike. A batch is one."),
 		succeeded:  counter("deliveries_succeeded_total", "Requests whose delivery succeeded. A batch is one."),
 		batched:    counter("batched_jobs_total", "Jobs that left in batches."),
@@ -104,7 +104,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		steps: registered(reg, &errs, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tundish_clock_steps_total", Help: "Forward steps of the clock of Redis that were seen."})),
 		skew: registered(reg, &errs, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tundish_clock_skew_seconds", Help: "By how much the clock of Redis is ahead of that of this machine; below 0 if it is behind."})),
+			Name: "tundish_clock_skew_seconds", Help: "Seconds by which the clock of Redis is ahead of the clock of this machine; below 0 if it is behind."})),
 		scriptMetrics: newScriptMetrics(reg, &errs, histogram("redis_script_duration_seconds", "Time from sending a script to its reply.", fine)),
 	}
 	var err error

@@ -51,7 +51,7 @@ func (b *Bucket) seeBudgets(watches []*settingsWatch) {
 }
 
 // BudgetUnits yields the units of the budgets of the bucket, its flows, its groups and its pool. They are the effective budgets that Watch has
-// read, else those of the configuration. A unit may occur several times.
+// read, else the budgets of the configuration. A unit may occur several times.
 func (b *Bucket) BudgetUnits() iter.Seq[string] {
 	own := b.own.Load()
 	seen := b.budgets.Load()

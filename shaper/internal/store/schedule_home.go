@@ -27,7 +27,7 @@ type ScheduleHome struct {
 // HomeOf returns the home for a bucket of the configuration.
 func HomeOf(b *Bucket) ScheduleHome { return ScheduleHome{Bucket: b.Name, Keys: b.Keys} }
 
-// ScheduleHomes returns all buckets that Redis knows and where they live: those of the configuration in its order, then the others by name. One
+// ScheduleHomes returns all buckets that Redis knows and where they live: first configured buckets in their order, then the others by name. One
 // round trip.
 func (s *Store) ScheduleHomes(ctx context.Context) ([]ScheduleHome, error) {
 	known, err := s.Index(ctx)
