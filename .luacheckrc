@@ -18,7 +18,7 @@ read_globals = { "redis", "KEYS", "ARGV", "cjson",
   "limit_checks", "queue", "quota",
   "rates", "refusal", "reservation", "responses", "results",
   "schedule", "server_time", "sliding_window_counter", "sliding_window_log", "slots", "standby",
-  "text", "timetable", "token_bucket", "told_flows",
+  "text", "timetable", "token_bucket", "reserved_flows",
   "use",
   "waiting", "window_tally" }
 max_line_length = 140

@@ -89,10 +89,10 @@
 --#include lib/pool.lua
 --#include lib/queue.lua
 --#include lib/quota.lua
+--#include lib/reserved_flows.lua
 --#include lib/standby.lua
 --#include lib/text.lua
 --#include lib/timetable.lua
---#include lib/told_flows.lua
 
 local body, meta, conf, pace, leases, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, count, departed_key, flows, flow_settings, due, idle_key, tried = unpack(KEYS, 7, 14)
@@ -189,7 +189,7 @@ local is_simple = not (shared or rules or charged_by or reader.expiring or reade
 local named, ready, groups, plain = {}, {}, {}, nil
 if has_flows then
   local of_all = { flow_rate_count, flow_rate_per, flow_burst, flow_capacity, flow_max_in_flight, flow_must_exist }
-  named, ready, plain = told_flows.open(b, reader, of_all, flow_quotas, drr.read_named(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows,
+  named, ready, plain = reserved_flows.open(b, reader, of_all, flow_quotas, drr.read_named(flow_count, ARGV, FIRST_FLOW, FIRST_PLACE, flows,
     flow_settings), { at_once = at_once, earliest = earliest, latest = latest, lease = lease, may_be_plain = is_simple and not in_groups })
   if in_groups then groups = drr.groups(clock, b.since, conf, FIRST_GROUP, FIRST_GROUP_KEY, named) end
 else

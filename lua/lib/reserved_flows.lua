@@ -1,4 +1,4 @@
--- told_flows.lua: the flows that the caller of a claim names: which of them may send, and their jobs.
+-- reserved_flows.lua: the flows that reserve_flows.lua reserved and a claim names: which of them may send, and their jobs.
 
 --#include lib/drr.lua
 --#include lib/pacer.lua
@@ -6,12 +6,12 @@
 --#include lib/queue.lua
 --#include lib/quota.lua
 
-local told_flows = {}
+local reserved_flows = {}
 
 -- Opens flows of a bucket. given: see drr.read_named; of_all and quotas: the settings for all flows. ask has at_once, the number of wanted
 -- jobs; earliest and latest, when they can go; lease; and may_be_plain. Returns the flows that are not plain; the flows among them that
 -- no bound of their own holds; and the plain ones (see plain_turns.lua), nil without any.
-function told_flows.open(b, reader, of_all, quotas, given, ask)
+function reserved_flows.open(b, reader, of_all, quotas, given, ask)
   local each = math.ceil(ask.at_once / math.max(#given.numbers, 1))
   local upto, windows, ready = string.format('%d', each), quota.windows(quotas), {}
   local plain = each == 1 and ask.may_be_plain and not b.recheck and plain_turns.open(reader, given, of_all, windows, ask.earliest) or nil
@@ -23,4 +23,4 @@ function told_flows.open(b, reader, of_all, quotas, given, ask)
   return named, ready, plain
 end
 
-return told_flows
+return reserved_flows
