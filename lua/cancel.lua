@@ -66,7 +66,7 @@ if not job then
   if expires <= now then return 0 end
   return tonumber(state)
 end
-if levels ~= codes.NO_FLOWS and flow.of(job, in_groups) ~= name then return -2 end
+if levels ~= codes.NO_FLOWS and flow.from_job(job, in_groups) ~= name then return -2 end
 
 local stored = redis.call('HGET', meta, id)
 local state

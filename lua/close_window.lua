@@ -112,7 +112,7 @@ because('paused', tonumber(paused or 0) > 0)
 because('breaker', own and own.breaker ~= downstream.CLOSED)
 because('held', own and own.breaker == downstream.CLOSED)
 because('quota', used_up(departed, quotas, now, tonumber(offset or 0)))
-local _, frees = allowance.budgets(charges.look(conf, charges_key, now, tonumber(offset or 0)).own, now, tonumber(offset or 0))
+local _, frees = allowance.budgets(charges.read_levels(conf, charges_key, now, tonumber(offset or 0)).own, now, tonumber(offset or 0))
 because('budget', frees > now)
 if member ~= '' then
   local k = pool.keys(KEYS)

@@ -76,7 +76,7 @@ for i, id in ipairs(ids) do
     bytes = bytes + redis.call('HSTRLEN', body, id)
     if i > 1 and bytes > most_bytes then break end
     local job = redis.call('HGET', body, id)
-    if job then note((flow.of(job, in_groups)), times[i]) end
+    if job then note((flow.from_job(job, in_groups)), times[i]) end
   end
   looked = i
 end

@@ -65,7 +65,7 @@ if keep == '1' then
   return { 0, 0 }
 end
 
-local ids, from = waiting.look(KEYS, PLACES, at_most, body, most_bytes)
+local ids, from = waiting.read(KEYS, PLACES, at_most, body, most_bytes)
 local deaths, marks, metas, delayed, handled = {}, {}, {}, 0, {}
 local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 if #ids > 0 then
@@ -77,7 +77,7 @@ if #ids > 0 then
       deaths[#deaths + 1], marks[#deaths + 1] = id, codec.mark(jobs[i])
       if job.delayed then delayed = delayed + 1 end
       local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored[i])
-      local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, outcomes.because(last, cause))
+      local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, outcomes.with_cause(last, cause))
       metas[#metas + 1], metas[#metas + 2] = id, died
       callbacks.note_dead(noted, id, jobs[i], died)
     end

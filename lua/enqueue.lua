@@ -205,7 +205,7 @@ local function all_in()
     end
   end
   if has_flows and not placement.all_fit(bucket, parts, job_count, first_job, width) then return false end
-  return limit_checks.all_allow(asked, common + 1, job_count, limit_count > 0 and callers.of(args[first_job + 2]) or '')
+  return limit_checks.all_allow(asked, common + 1, job_count, limit_count > 0 and callers.from_job(args[first_job + 2]) or '')
 end
 
 if all_in() then
@@ -271,7 +271,7 @@ local IS_FULL = { [codes.BUCKET_FULL] = 'capacity', [codes.DEAD_FULL] = 'dead_ca
 -- Replies for a job without room: `full` is the reason.
 local function refuse(id, full, part, bound, sealed)
   bucket.scheduled, bucket.scheduled_capacity = scheduled, scheduled_capacity
-  answer(full, refusal.of(full, bucket, part, bound, sealed))
+  answer(full, refusal.reply(full, bucket, part, bound, sealed))
   if box and IS_FULL[full] and not outbox.is_own(id) then outbox.note(box, 'bucket.full', nil, 1, { reason = IS_FULL[full] }) end
 end
 
@@ -292,7 +292,7 @@ local function admit(j, part, priority, due_at)
     answer(codes.SCHEDULED, 0, estimate.held(bucket, part) and 0 or due_at, 0)
   else
     local ahead = placement.ahead(bucket, part, priority, sealed)
-    answer(codes.QUEUED, ahead, estimate.of_job(bucket, part, ahead, id, reservation.of_new(sealed)), 0)
+    answer(codes.QUEUED, ahead, estimate.of_job(bucket, part, ahead, id, reservation.from_sealed(sealed)), 0)
     seq = seq + 1
     number = seq
     bucket.unfinished = bucket.unfinished + 1
@@ -346,14 +346,14 @@ for j = 1, job_count do
     elseif bucket.unfinished + bucket.callbacks >= bound then
       full = bucket.unfinished + bucket.callbacks < capacity and codes.SHED or codes.BUCKET_FULL
     end
-    full = dead_full and not dlq.may_have(dead_shares, callers.of(args[at + 2])) and dead_full or full
+    full = dead_full and not dlq.may_have(dead_shares, callers.from_job(args[at + 2])) and dead_full or full
     local late, ahead, late_at, excess
     if max_wait ~= '' and not full and not due_at then
       late, ahead, late_at, excess = placement.too_late(bucket, part, priority, max_wait, args[at + 2])
     end
     local worst, longest = codes.ALLOWED, 0
     if limit_count > 0 then
-      worst, longest = limit_checks.ask(asked, numbers_at, cost, not full and not late, reply, n, callers.of(args[at + 2]))
+      worst, longest = limit_checks.ask(asked, numbers_at, cost, not full and not late, reply, n, callers.from_job(args[at + 2]))
     end
     if worst == codes.NEVER_ALLOWED then
       answer(codes.IMPOSSIBLE, 0, 0, 0)

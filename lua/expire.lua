@@ -91,7 +91,7 @@ for i = FIRST_FLOW + flow_count + 1, #ARGV, 2 do
     gone[#gone + 1] = id -- it has ended, or does not expire
   elseif ends > now then
     later[#later + 1], later[#later + 2] = string.format('%d', ends), id
-  elseif names[n] == purging or has_flows and flow.of(job, in_groups) ~= names[n] then
+  elseif names[n] == purging or has_flows and flow.from_job(job, in_groups) ~= names[n] then
     later[#later + 1], later[#later + 2] = string.format('%d', now + again), id
   elseif not handled[id] then
     handled[id], gone[#gone + 1] = true, id

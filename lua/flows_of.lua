@@ -6,7 +6,7 @@
 -- ARGV[2]  levels: 1, or 2 if they are in groups
 -- ARGV[3...]  ids
 -- Returns  for each id, up to the last one that was read: its flow ("" if it names none, or is no job), in the
---          format of flow.of
+--          format of flow.from_job
 -- Stores   nothing
 -- Needs    Redis 7.0
 
@@ -21,6 +21,6 @@ for i = FIRST_ID, #ARGV do
   bytes = bytes + redis.call('HSTRLEN', body, ARGV[i])
   if i > FIRST_ID and bytes > most_bytes then break end
   local job = redis.call('HGET', body, ARGV[i])
-  reply[#reply + 1] = job and flow.of(job, in_groups) or in_groups and flow.path('', '') or ''
+  reply[#reply + 1] = job and flow.from_job(job, in_groups) or in_groups and flow.path('', '') or ''
 end
 return reply

@@ -178,7 +178,7 @@ add('events_dropped', tonumber(events_dropped or 0))
 local retention, results_max, results_bytes = unpack(redis.call('HMGET', conf, 'result_retention', 'results_max', 'results_bytes'))
 local kept = results.open(retention, results_max, results_bytes, now, { results_key, result_ends, count, result_flows })
 if kept.retention > 0 then
-  local number, bytes, oldest_result = results.look(kept)
+  local number, bytes, oldest_result = results.count(kept)
   add('results', number)
   add('result_bytes', bytes)
   add('oldest_result', oldest_result)
@@ -198,7 +198,7 @@ if revision then
 end
 
 add('quotas', allowance.text(departed, quotas, now, offset, now + offset + pacer.MAX_HORIZON))
-local charged = charges.look(conf, charges_key, now, offset)
+local charged = charges.read_levels(conf, charges_key, now, offset)
 add('budgets', (allowance.budgets(charged.own, now, offset)))
 local weight = member ~= '' and redis.call('HGET', conf, 'weight')
 if member ~= '' then
@@ -206,7 +206,7 @@ if member ~= '' then
   local pool_rate_count, pool_rate_per, pool_burst, pool_max_in_flight, pool_quotas =
     unpack(redis.call('HMGET', k.conf, 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas'))
   local pool_slot, pool_down = unpack(redis.call('HMGET', k.pace, 'slot', 'down'))
-  local of_pool = charges.look_at_pool(k, now)
+  local of_pool = charges.read_pool(k, now)
   named_reply.add_all(reply, 'pool_', { rate_count = tonumber(pool_rate_count), rate_per = tonumber(pool_rate_per),
     burst = tonumber(pool_burst), max_in_flight = tonumber(pool_max_in_flight), in_flight = pool.in_flight(KEYS, member, requests),
     last_slot = tonumber(pool_slot), weight = tonumber(weight), downstream = pool_down,
@@ -234,5 +234,5 @@ if revision and waiting > 0 then
   local are_due = has_flows and 0 or jobs_ahead.due(KEYS[PLACES + flow.PLACES], now)
   add('empty', math.floor(estimate.of_bucket(b, estimate.requests(b, waiting - 1 + are_due))))
 end
-add('overrides', overrides.of(conf, changeable))
+add('overrides', overrides.list(conf, changeable))
 return reply

@@ -32,7 +32,7 @@ local clock = now + offset
 local reply = { now }
 for n, name in ipairs(names) do
   local part = { name = name, settings = settings[n] }
-  local charged = charges.look(conf, charges_key, now, offset, not of_groups and part or nil, of_groups and part or nil)
+  local charged = charges.read_levels(conf, charges_key, now, offset, not of_groups and part or nil, of_groups and part or nil)
   reply[2 * n] = (allowance.budgets(of_groups and charged.group or charged.flow, now, offset))
   reply[2 * n + 1] = allowance.text(KEYS[FIRST + n - 1], part.settings.quotas or quotas, now, offset, clock + pacer.MAX_HORIZON)
 end

@@ -122,7 +122,7 @@ if not due and (state == QUEUED or state == SCHEDULED or state == RETRYING)
   and redis.call('EXISTS', KEYS[PURGED + 1], KEYS[PURGED + 2], KEYS[PURGED + 3], KEYS[PURGED + 4], KEYS[PURGED + 5]) > 0 then
   local purge_mark, purge_flow = unpack(redis.call('HMGET', count, 'purge_mark', 'purge_flow'))
   if sequence(job) <= tonumber(purge_mark or 0) and (purge_flow or '') == name then
-    local letters = callers.of(string.match(job, '^%S+ %S+ (.*)') or '')
+    local letters = callers.from_job(string.match(job, '^%S+ %S+ (.*)') or '')
     return ended(CANCELLED, letters ~= '' and callers.digits(letters))
   end
 end
@@ -209,7 +209,7 @@ if state == QUEUED then
     if other ~= list then position = position + jobs_ahead.in_list(KEYS[PLACES + other], other, list, came, aging, body) end
   end
   if not is_first then position = position + jobs_ahead.due(later, now) end
-  if rate_count then instant = math.floor(estimate.of_job(bucket, own_flow, position, id, reservation.of(job))) end
+  if rate_count then instant = math.floor(estimate.of_job(bucket, own_flow, position, id, reservation.from_job(job))) end
 elseif state == SCHEDULED or state == RETRYING then
   instant = tonumber(due or now)
 elseif state == IN_FLIGHT then
@@ -250,7 +250,7 @@ if group_departed then
   of_group.quotas = allowance.text(group_departed, own_flow.group.settings.quotas or group_quotas, now, offset, latest + offset)
 end
 local charged, default_reservation =
-  charges.look(conf, charges_key, now, offset, has_flows and own_flow or nil, own_flow.group, job)
+  charges.read_levels(conf, charges_key, now, offset, has_flows and own_flow or nil, own_flow.group, job)
 local function add_budgets(of, level, shift)
   local text, frees = allowance.budgets(level, now, shift)
   of.budgets, of.budget_frees = text, frees
@@ -260,7 +260,7 @@ add_budgets(of_bucket, charged.own, offset)
 add_budgets(of_flow, charged.flow, offset)
 add_budgets(of_group, charged.group, offset)
 named_reply.add_all(reply, '', of_bucket)
-add('reserves', reservation.of(job))
+add('reserves', reservation.from_job(job))
 named_reply.add_all(reply, 'flow_', of_flow)
 named_reply.add_all(reply, 'group_', of_group)
 if member ~= '' then
@@ -271,7 +271,7 @@ if member ~= '' then
   of_pool.in_flight, of_pool.max_in_flight = pool.in_flight(KEYS, member, in_requests), tonumber(most)
   of_pool.downstream, of_pool.rate_count, of_pool.rate_per = p.said, p.rate_count, p.rate_per
   of_pool.quotas = allowance.text(k.departed, pool_quotas, now, 0, latest)
-  local charged_to_pool = charges.look_at_pool(k, now, job, default_reservation)
+  local charged_to_pool = charges.read_pool(k, now, job, default_reservation)
   add_budgets(of_pool, charged_to_pool, charged_to_pool.offset)
   named_reply.add_all(reply, 'pool_', of_pool)
 end

@@ -27,7 +27,7 @@ local changeable = { unpack(ARGV) }
 local now = server_time()
 local revision, rate_count, rate_per, burst, max_in_flight, quotas, budgets =
   unpack(redis.call('HMGET', conf, 'revision', 'rate_count', 'rate_per', 'burst', 'max_in_flight', 'quotas', 'budgets'))
-local charged = charges.look_at_pool({ conf = conf, pace = pace }, now)
+local charged = charges.read_pool({ conf = conf, pace = pace }, now)
 local slot, down = unpack(redis.call('HMGET', pace, 'slot', 'down'))
 local all, stored, in_flight = {}, redis.call('HGETALL', buckets), 0
 for i = 1, #stored, 2 do
@@ -42,5 +42,5 @@ named_reply.add_all(reply, '', { now = now, configured = revision and 1, revisio
   max_in_flight = tonumber(max_in_flight), quotas = quotas,
   budgets = budgets, budget_use = allowance.budgets(charged, now, charged.offset),
   quota_use = allowance.text(departed, quotas, now, 0, now + pacer.MAX_HORIZON), downstream = down,
-  last_slot = tonumber(slot), in_flight = in_flight, buckets = all, overrides = overrides.of(conf, changeable) })
+  last_slot = tonumber(slot), in_flight = in_flight, buckets = all, overrides = overrides.list(conf, changeable) })
 return reply

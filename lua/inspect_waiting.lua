@@ -129,7 +129,8 @@ local function add_scope(f, quotas, own_text, job)
   local rate_frees, quota_frees = estimate.own(bucket, f)
   local budget_frees, budgets, holding = 0, '', 0
   if f.budgets then
-    local costs = job and reservation.costs(f.budgets.rules, reservation.amounts(reservation.of(job)), tonumber(default_reservation or 1))
+    local amounts = job and reservation.amounts(reservation.from_job(job))
+    local costs = amounts and reservation.costs(f.budgets.rules, amounts, tonumber(default_reservation or 1))
     local last = clock
     for i, one in ipairs(f.budgets) do
       local at = costs and budget.ready({ one }, { costs[i] }, clock) or budget.leaves({ one }, 0, clock)

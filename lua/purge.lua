@@ -77,7 +77,7 @@ if waiting.left(KEYS, PURGED) == 0 then
   end
 end
 
-local ids, from = waiting.look(KEYS, PURGED, at_most, body, most_bytes)
+local ids, from = waiting.read(KEYS, PURGED, at_most, body, most_bytes)
 local removed, unscheduled, gone = 0, 0, {}
 local noted = callbacks.open(callbacks_key, callback_texts, now, callback_counts, levels)
 local memory = dedupe.open(tonumber(dedupe_window), tonumber(dedupe_max), now, seen, seen_window, seen_minute, count)

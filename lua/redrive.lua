@@ -112,7 +112,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
   local code
   if state == codec.QUEUED then
     code = codes.REDRIVE_THERE
-  elseif state ~= codec.DEAD or not fingerprint or (loaded and flow.of(job, in_groups) ~= loaded[n].name) then
+  elseif state ~= codec.DEAD or not fingerprint or (loaded and flow.from_job(job, in_groups) ~= loaded[n].name) then
     code = codes.REDRIVE_NONE
   elseif unfinished >= room then
     code = codes.REDRIVE_FULL

@@ -285,9 +285,9 @@ for _, job in ipairs(others) do
   local state = codec.QUEUED
   if failed_at and part.probed_from and failed_at > part.probed_from and (result == RETRY or result == EXHAUSTED) then
     result, reply[nth] = HELD, codes.SETTLED_HELD
-    line, last = outcomes.free(line), outcomes.because(last, '')
+    line, last = outcomes.free(line), outcomes.with_cause(last, '')
   elseif result == GONE then -- its flow is disabled, and the job waits there
-    reply[nth], line, last = codes.SETTLED_HELD, outcomes.free(line), outcomes.because(last, '')
+    reply[nth], line, last = codes.SETTLED_HELD, outcomes.free(line), outcomes.with_cause(last, '')
   elseif result == EXHAUSTED then
     result = DEAD_NOW
   end

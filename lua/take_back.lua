@@ -90,7 +90,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
   local deadline = state == codec.IN_FLIGHT and tonumber(redis.call('ZSCORE', leases, id))
   if deadline and deadline <= now and (bound == 0 or now <= bound) then
     local job = redis.call('HGET', body, id)
-    if job and (not has_flows or flow.of(job, in_groups) == names[n]) then
+    if job and (not has_flows or flow.from_job(job, in_groups) == names[n]) then
       local base, kind, letter, index = string.match(job, '^(%-?%d+) %d+ ...........(.)(.)(%d+)')
       lost_jobs[#lost_jobs + 1] = { id = id, n = n, meta = stored, deadline = deadline, kind = kind or '',
         mark = codec.mark(job), body = codec.has_callback(job) and job, is_self_dispatched = codec.is_self_dispatched(job),
@@ -100,7 +100,7 @@ for i = first_arg + 1, #ARGV, WIDTH do
     local due = tonumber(redis.call('ZSCORE', KEYS[before(n) + flow.PLACES], id))
     if (not due and not redis.call('ZSCORE', purged_later, id)) or (due and due > now + longest_retry) then
       local job = not has_flows or redis.call('HGET', body, id)
-      if job == true or job and flow.of(job, in_groups) == names[n] then
+      if job == true or job and flow.from_job(job, in_groups) == names[n] then
         unplaced[#unplaced + 1] = { id = id, n = n, due = due and now + longest_retry or now }
       end
     end

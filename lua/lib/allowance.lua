@@ -35,7 +35,7 @@ function allowance.text(key, text, now, offset, latest)
 end
 
 -- Formats budgets (see budget.lua): "unit amount window charged open frees;" for each. frees: when it allows a departure of these costs, by
--- the server's clock, else 0. Also returns when all of them do. See charges.look; offset: of their clock.
+-- the server's clock, else 0. Also returns when all of them do. See charges.read_levels; offset: of their clock.
 function allowance.budgets(level, now, offset)
   local all, costs, parts, latest = level.all, level.costs, {}, 0
   if not all then return '', 0 end

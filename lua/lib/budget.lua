@@ -345,7 +345,7 @@ function budget.settle_earlier(all, outcome, clock, at)
 end
 
 -- Returns the mean reservation of recent departures for each budget, at least 1.
-function budget.means(all)
+function budget.mean_costs(all)
   local means = {}
   for i = 1, #all do means[i] = math.max(all[i].mean, 1) end
   return means

@@ -29,7 +29,7 @@ end
 -- Adds a number to the counts of the flow that a callback's first line names, and of its group.
 local function count(more, levels, first, n)
   if levels == codes.NO_FLOWS then return end
-  local name = flow.of(first, levels == codes.GROUPS)
+  local name = flow.from_job(first, levels == codes.GROUPS)
   more['f' .. name] = (more['f' .. name] or 0) + n
   if levels ~= codes.GROUPS then return end
   local of_group = 'g' .. flow.group_of(name)

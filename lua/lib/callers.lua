@@ -28,7 +28,7 @@ function callers.ends(at, mark)
 end
 
 -- Returns the letters of a caller in a sealed job, '' none.
-function callers.of(sealed) return string.match(sealed, '^.............%d+~?%d*(%a*)') or '' end
+function callers.from_job(sealed) return string.match(sealed, '^.............%d+~?%d*(%a*)') or '' end
 
 -- Returns the letters of a caller behind the mark of a job (see codec.mark), nil none.
 function callers.letters(mark) return mark and #mark > callers.MARK and string.sub(mark, callers.MARK + 1) or nil end
@@ -59,7 +59,7 @@ function callers.known(existing, ended, sealed, fingerprint, now)
     if ends <= now then return nil end
   end
   local is_same = existing and callers.is_same or callers.was_same
-  if not is_same(existing or ended, callers.of(sealed)) then return codes.ID_TAKEN end
+  if not is_same(existing or ended, callers.from_job(sealed)) then return codes.ID_TAKEN end
   if print_of ~= fingerprint then return codes.ID_REUSED end
   return codes.DUPLICATE, tonumber(state)
 end

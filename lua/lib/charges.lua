@@ -128,7 +128,7 @@ local function impossible(all, amounts) return all and reservation.impossible(al
 
 -- Selects the next job, by its body; the functions below use it. Returns whether it reserves more than the whole amount of a budget.
 function charges.is_impossible(c, f, job)
-  local text, g, p = reservation.of(job), f.group, c.pool
+  local text, g, p = reservation.from_job(job), f.group, c.pool
   local amounts = reservation.amounts(text)
   c.text, c.amounts = text, amounts
   read_levels(c, f)
@@ -240,7 +240,7 @@ function charges.repeat_charges(out, conf, now, pool_keys)
     local at = out.head + (n - 1) * width
     local slot, job = out.answer[at + 2], out.answer[at + 3]
     local times = string.format('%d %d', slot + out.offset, p and slot + p.offset or 0)
-    local text = reservation.of(job)
+    local text = reservation.from_job(job)
     claim_reply.add_charges(out, n, times, with_all_units(c, text, reservation.amounts(text), NONE))
   end
 end
@@ -249,7 +249,7 @@ end
 -- costs are a job's costs for each budget. of_flow and of_group: see flow.load; nil if there are none. job: its body. Without one, costs
 -- of the bucket's budgets are the costs of the job that waits first for them, if any; the others are as of recent jobs. Also returns what a
 -- job reserves of a unit that it does not name. offset: of the engine's clock. Writes nothing.
-function charges.look(conf, key, now, offset, of_flow, of_group, job)
+function charges.read_levels(conf, key, now, offset, of_flow, of_group, job)
   local rules = rules_of(conf)
   local default = rules.default
   if no_rules(rules) then return { own = NONE, flow = NONE, group = NONE }, default end
@@ -259,21 +259,21 @@ function charges.look(conf, key, now, offset, of_flow, of_group, job)
   local own = budget.open(rules.own, text, clock)
   if f then f.budgets = budget.open(rules_for(f, rules.flow, rules.burst), f.text, clock) end
   if g then g.budgets = budget.open(rules_for(g, rules.group, rules.burst), g.text, clock) end
-  local amounts = job and reservation.amounts(reservation.of(job))
+  local amounts = job and reservation.amounts(reservation.from_job(job))
   first = not amounts and reservation.first(first, now)
   local function with_costs(all, of)
-    return { all = all, costs = all and (of and costs_of(all, of, default) or budget.means(all)) }
+    return { all = all, costs = all and (of and costs_of(all, of, default) or budget.mean_costs(all)) }
   end
   return { own = with_costs(own, amounts or first and first.amounts), flow = with_costs(f and f.budgets, amounts),
     group = with_costs(g and g.budgets, amounts) }, default
 end
 
--- Returns the same for a pool, with the offset of its clock. default: the second result of charges.look for the job's bucket.
-function charges.look_at_pool(keys, now, job, default)
+-- Returns the same for a pool, with the offset of its clock. default: the second result of charges.read_levels for the job's bucket.
+function charges.read_pool(keys, now, job, default)
   local p = of_pool(keys, now, 0)
   if not p then return { offset = 0 } end
-  local amounts = job and reservation.amounts(reservation.of(job)) or p.first and p.first.amounts
-  local costs = amounts and costs_of(p.all, amounts, default) or budget.means(p.all)
+  local amounts = job and reservation.amounts(reservation.from_job(job)) or p.first and p.first.amounts
+  local costs = amounts and costs_of(p.all, amounts, default) or budget.mean_costs(p.all)
   return { all = p.all, costs = costs, offset = p.offset }
 end
 

@@ -138,7 +138,7 @@ function claim_reply.replay(out, record, body, meta, flow_settings, parted)
       local state, now_epoch, attempts, lost, crashes, owner, last = string.match(stored, codec.META)
       local maker, number = string.match(owner or '', '^([^#]*)#?(.*)$')
       if state == codec.IN_FLIGHT and now_epoch == epoch and maker == out.claim then
-        local name, rides = parted and flow.of(job, parted == codes.GROUPS), number ~= '' and number == before
+        local name, rides = parted and flow.from_job(job, parted == codes.GROUPS), number ~= '' and number == before
         add_job(out, id, slot, job, name, name and not rides and redis.call('HGET', flow_settings, name))
         if rides then
           batches[#batches - 1] = batches[#batches - 1] + 1

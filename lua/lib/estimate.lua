@@ -278,7 +278,7 @@ end
 function estimate.has_budgets(b) return (b.budgets or b.flow_rules or b.group_rules or b.pool and b.pool.budgets) ~= nil end
 
 -- Returns the budget that is smaller than the reservation of a job, "scope unit amount window", and the reserved amount; nil if none is.
--- text: see reservation.of.
+-- text: see reservation.from_job.
 function estimate.over_budget(b, f, text)
   local g, p, amounts = f.group, b.pool, reservation.amounts(text)
   local scopes = { 'bucket', b.budgets and b.budgets.rules or {}, 'flow', b.has_flows and rules_for(b, f) or {},
@@ -380,7 +380,7 @@ function estimate.eta(b, f, ahead)
   return b.times and timetable.opens(b.times, at) or at
 end
 
--- Returns the same for a job known by its id and its reservation, see reservation.of. b has conf, the key of its settings.
+-- Returns the same for a job known by its id and its reservation, see reservation.from_job. b has conf, the key of its settings.
 function estimate.of_job(b, f, ahead, id, reserves)
   if not estimate.has_budgets(b) then return estimate.eta(b, f, ahead) end
   if not b.default_reservation then -- also if only the pool has budgets

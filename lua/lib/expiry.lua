@@ -36,7 +36,7 @@ local CAUSES = { [codes.CLAIM_TOO_OLD] = 'max-age', [codes.CLAIM_OVER_BUDGET] = 
 function expiry.note(e, f, id, job, stored, why)
   local cause = CAUSES[why]
   local epoch, attempts, lost, crashes, owner, last = codec.numbers(stored)
-  local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, cause and outcomes.because(last, cause) or e.last)
+  local died = codec.meta(codec.DEAD, epoch, attempts, lost, crashes, owner, cause and outcomes.with_cause(last, cause) or e.last)
   claim_reply.note(e.out, id, died)
   callbacks.note_dead(e.noted, id, job, died)
   claim_reply.add_dead(e.out, why, id, f.name or '', attempts)

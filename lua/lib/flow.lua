@@ -206,7 +206,7 @@ function flow.list_of(mark) return flow.PRIORITY_OF[string.sub(mark or '', 13, 1
 
 -- Returns the flow that a job's header names, "" if it names none, and whether it can be read. A name
 -- is unchanged except for JSON escapes. In a bucket with groups it is the path.
-function flow.of(job, in_groups)
+function flow.from_job(job, in_groups)
   local header = string.match(job, '^%S+ %S+ %S+ ([^\n]*)') or '?'
   if in_groups then return path_of(header) end
   local name = string.match(header, '^{"f":"([^"\\]*)"')

@@ -56,9 +56,9 @@ end
 -- Returns whether jobs may make all new flows of the run: they have no caller, or one with room for all; and whether they have none. The
 -- jobs are in ARGV behind `before`, with width arguments each: id, sealed job, ...
 function flow_owners.all_fit(m, n, before, width)
-  local letters = callers.of(ARGV[before + 2])
+  local letters = callers.from_job(ARGV[before + 2])
   for j = 2, n do
-    if callers.of(ARGV[before + (j - 1) * width + 2]) ~= letters then return false end
+    if callers.from_job(ARGV[before + (j - 1) * width + 2]) ~= letters then return false end
   end
   if letters == '' then return true, true end
   return not m.counted or count_of(m, tonumber(callers.digits(letters))) + m.new <= m.most
@@ -66,7 +66,7 @@ end
 
 -- Returns how many flows the caller of a job has made, if it may make no more; else nil.
 function flow_owners.too_many(m, sealed)
-  local letters = m.counted and callers.of(sealed) or ''
+  local letters = m.counted and callers.from_job(sealed) or ''
   if letters == '' then return nil end
   local count = count_of(m, tonumber(callers.digits(letters)))
   return count >= m.most and count or nil
@@ -74,7 +74,7 @@ end
 
 -- Records a flow that a job makes.
 function flow_owners.note(m, name, sealed)
-  local letters = callers.of(sealed)
+  local letters = callers.from_job(sealed)
   if letters == '' then return end
   local digits = tonumber(callers.digits(letters))
   if m.counted then m.counts[digits] = count_of(m, digits) + 1 end

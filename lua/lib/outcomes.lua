@@ -39,7 +39,7 @@ function outcomes.restart(text) return string.match(text, '^%d*(.*)$') end
 function outcomes.free(line) return (string.gsub(line, '"result":"%a+"}$', '"result":"held"}')) end
 
 -- Returns a last response (JSON) with another cause: why the job is dead, '' if it is not.
-function outcomes.because(last, cause)
+function outcomes.with_cause(last, cause)
   local rest = string.gsub(string.gsub(last, '^{"cause":"[^"]*",?', '{'), '^{', '')
   if cause == '' then return (rest == '' or rest == '}') and '' or '{' .. rest end
   if rest == '' then rest = '}' end

@@ -5,7 +5,7 @@ local overrides = {}
 
 -- Returns for each overridden field of `fields`: field, configured value, effective value, "time author"; nil if there is none.
 -- A max_in_flight that rose with the rate or the burst (see in_flight.lua) has their time and author.
-function overrides.of(conf, fields)
+function overrides.list(conf, fields)
   local list
   for _, field in ipairs(fields) do
     local own, in_force, set = unpack(redis.call('HMGET', conf, 'own:' .. field, field, 'set:' .. field))

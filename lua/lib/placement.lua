@@ -190,7 +190,7 @@ function placement.report_positions(bucket, parts, aheads, job_count, first_job,
   reply[placement.KIND] = codes.EACH_ETA
   for j = 1, job_count do
     local n = #parts > 1 and ARGV[first_job + j * width] + 0 or 1
-    local reserves = reservation.of_new(ARGV[first_job + (j - 1) * width + 2])
+    local reserves = reservation.from_sealed(ARGV[first_job + (j - 1) * width + 2])
     reply[#reply + 1], aheads[n] = math.floor(estimate.of_job(bucket, parts[n], aheads[n], '', reserves)), aheads[n] + 1
   end
 end
@@ -266,7 +266,7 @@ function placement.over_budget(bucket, parts, job_count, first_job, width, nth)
   if not estimate.has_budgets(bucket) then return which, amounts end
   for j = 1, job_count do
     local at = first_job + (j - 1) * width
-    local reserves, n = reservation.of_new(ARGV[at + 2]), #parts > 1 and ARGV[at + nth] + 0 or 1
+    local reserves, n = reservation.from_sealed(ARGV[at + 2]), #parts > 1 and ARGV[at + nth] + 0 or 1
     if reserves ~= '' then which[j], amounts[j] = estimate.over_budget(bucket, parts[n], reserves) end
   end
   return which, amounts
@@ -361,7 +361,8 @@ end
 -- Returns whether a job queued now would wait for more than `most` microseconds, at the earliest: nil if not, else the code and the
 -- further values of the reply of enqueue.lua. sealed: the job as it comes.
 function placement.too_late(bucket, part, priority, most, sealed)
-  local ahead, reserves, earliest = placement.ahead(bucket, part, priority, sealed), reservation.of_new(sealed), estimate.earliest(bucket)
+  local ahead, reserves = placement.ahead(bucket, part, priority, sealed), reservation.from_sealed(sealed)
+  local earliest = estimate.earliest(bucket)
   local at = estimate.of_job(earliest, part, ahead, '', reserves)
   if at == 0 then return codes.WAIT_TOO_LONG, ahead, 0, 0 end
   local latest = bucket.now + tonumber(most)

@@ -113,7 +113,7 @@ local function waits_here(reader, q, id, job, stored)
   if not reader.leftovers then return true end
   if reader.handled[id] then return false end
   if job and q.name then
-    local name, readable = flow.of(job, reader.in_groups)
+    local name, readable = flow.from_job(job, reader.in_groups)
     if readable and name ~= q.name then return false end
   end
   if stored then return true end

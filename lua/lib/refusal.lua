@@ -73,7 +73,7 @@ function refusal.dead(bucket, key, full, there, most, conf)
 end
 
 -- Returns the reply. full is its code, bound the bucket's bound for the job's priority, sealed the job.
-function refusal.of(full, bucket, part, bound, sealed)
+function refusal.reply(full, bucket, part, bound, sealed)
   local interval, now = bucket.interval, bucket.now
   if full == codes.FLOW_FULL then
     local there, may_be = placement.taken(part), part.obeys.capacity

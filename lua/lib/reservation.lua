@@ -4,10 +4,10 @@
 local reservation = { NOTHING = '0', AS_RESERVED = '=', FIRST_FOR = 2000000 }
 
 -- Returns the reservation of a job, by its body: "unit:amount,...", '' if it has none of its own.
-function reservation.of(job) return string.match(job, '^%S+ %S+ [^ $]*%$([%l%d_:,-]+)') or '' end
+function reservation.from_job(job) return string.match(job, '^%S+ %S+ [^ $]*%$([%l%d_:,-]+)') or '' end
 
 -- Returns the same for a sealed job, without the two words before it.
-function reservation.of_new(sealed) return string.match(sealed, '^[^ $]*%$([%l%d_:,-]+)') or '' end
+function reservation.from_sealed(sealed) return string.match(sealed, '^[^ $]*%$([%l%d_:,-]+)') or '' end
 
 -- Parses the amounts of such a text, by their units.
 function reservation.amounts(text)

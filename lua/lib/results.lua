@@ -179,7 +179,7 @@ function results.keep(r, id, head, body, is_kept, is_awaited, path)
 end
 
 -- Returns the number of results, their bytes, and when the oldest was stored (0 without any).
-function results.look(r)
+function results.count(r)
   local id, ends = unpack(redis.call('ZRANGE', r.ends, 0, 0, 'WITHSCORES'))
   local kept_at = id and (string.match(redis.call('HGET', r.flows, id) or '', '^%d+') or math.min(tonumber(ends) - r.retention, r.now))
   return redis.call('HLEN', r.hash), held(r), tonumber(kept_at or 0)

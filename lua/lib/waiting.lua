@@ -9,7 +9,7 @@ local waiting = {}
 
 -- Returns some of the ids in the five places behind keys[before], and for each the number of its place: at_most ids, or as many as have
 -- bodies of most_bytes, but at least one.
-function waiting.look(keys, before, at_most, body, most_bytes)
+function waiting.read(keys, before, at_most, body, most_bytes)
   local ids, from = {}, {}
   for i = 1, flow.PLACES do
     local room = at_most - #ids
@@ -36,7 +36,7 @@ function waiting.job(body, stored, place, levels, name)
   local plain = string.lower(kind or '')
   local in_list, state = place < flow.PLACES and codec.QUEUED or codec.RETRYING, stored and string.sub(stored, 1, 1)
   if not state then state = not base and in_list or kind == plain and codec.QUEUED or codec.RETRYING end
-  if state ~= in_list or levels ~= codes.NO_FLOWS and flow.of(body, levels == codes.GROUPS) ~= name then return nil end
+  if state ~= in_list or levels ~= codes.NO_FLOWS and flow.from_job(body, levels == codes.GROUPS) ~= name then return nil end
   return { number = base and tonumber(base) + tonumber(index), mark = codec.mark(body),
     delayed = kind ~= nil and kind ~= plain }
 end
