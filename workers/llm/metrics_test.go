@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 		w.Deliver(t.Context(), a)
 	}
 	const model = "m"
-	want := "# HELP tundish_llm_tokens_total Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer tells no usage. Where a fallback answered with another model, asked is the model of the request.\n# TYPE tundish_llm_tokens_total counter\n"
+	want := "# HELP tundish_llm_tokens_total Tokens of good answers: input but for what the provider read from its cache, input that it read there (cached), and output. The source is the answer (reported), or an estimate where the answer reports no usage. Where a fallback answered with another model, asked is the model of the request.\n# TYPE tundish_llm_tokens_total counter\n"
 	for _, series := range []struct {
 		bucket, kind, source string
 		n                    int
