@@ -46,8 +46,7 @@ func fail(code int, format string, args ...any) error {
 func silent(code int) error { return &exitError{code: code} }
 
 // codeOf returns the exit code of an error: its own, or the code of its kind. There is no kind for an unreachable server: the code that called the
-// server
-// marks the error with fail.
+// server marks the error with fail.
 func codeOf(err error) int {
 	var exit *exitError
 	var faults config.Faults

@@ -100,8 +100,7 @@ func lastUnlessPlaced(next http.Handler) http.Handler {
 }
 
 // callerOf returns the owner of the shares that a request uses: the user of the console that a trusted proxy names, otherwise the caller of its key;
-// ""
-// without a key. All such users have one key, but each has a share of its own.
+// "" without a key. All such users have one key, but each has a share of its own.
 func callerOf(r *http.Request) string {
 	if user := visitor(r).User; user != "" {
 		return "user " + user

@@ -1,7 +1,6 @@
 -- responses.lua: responses of the downstream whose usage may be reported by another request than the original one, such as the
 -- responses of a language model that works in the background. The first outcome that reports the usage of a response settles the charges of
--- its
--- requests to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
+-- its requests to budgets (see charges.lua), whichever process sends it. Later ones charge and count nothing.
 --
 -- The hash …:responses has a text for each, by its id in the arguments of settle.lua (escaped, without a space):
 --   "sCALLER time"            settled by the outcome of a job that was claimed then. CALLER: the letters of the caller that was the first

@@ -47,8 +47,7 @@ func (w *Worker) API() API { return w.config.API }
 func (w *Worker) BaseURL() string { return w.config.HTTP.BaseURL }
 
 // Credentials returns the headers that a call cannot set, in lower case: the headers of the worker's credentials, and the headers that name the
-// account
-// that pays.
+// account that pays.
 func (w *Worker) Credentials() []string {
 	return append(w.config.HTTP.Auth.Headers(), accountHeaders...)
 }

@@ -42,8 +42,7 @@ type Config struct {
 const DefaultConnectionMaxAge = 5 * time.Minute
 
 // Validate returns every fault except the faults of Home, joined, or nil. Each begins with its key in the configuration; table is the worker's table
-// there,
-// and home the key of Home. No fault repeats a secret.
+// there, and home the key of Home. No fault repeats a secret.
 func (c Config) Validate(table, home string) error {
 	var errs []error
 	fail := func(key, format string, args ...any) {
