@@ -71,8 +71,8 @@ func (g Group) Flow(name string) Flow {
 
 // Set gives one flow settings of its own, which override the settings for all flows of its bucket, until they are cleared or [Flow.Reset]; what the
 // patch does not name stays. They are effective from the next script on, also for a flow that has no jobs yet. It returns all settings that the
-// flow then has of its own. A patch that does not fit, or that [Config.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; three with a rate or a burst,
-// to check that they fit together (one more for a bucket that is not configured here).
+// flow then has of its own. A patch that does not fit, or that [Config.CheckFlow] refuses, is an [*InvalidChangeError]. One round trip; three with a
+// rate or a burst, to check that they fit together (one more for a bucket that is not configured here).
 func (f Flow) Set(ctx context.Context, patch FlowPatch) (shaper.OwnFlow, error) {
 	if patch.IsZero() {
 		return shaper.OwnFlow{}, &InvalidChangeError{f.bucket, errNoChange}
