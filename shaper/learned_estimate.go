@@ -28,7 +28,7 @@ func (l LearnedEstimates) Validate() error {
 	for subject, estimate := range l {
 		switch {
 		case len(subject) > MaxSubjectBytes:
-			return fmt.Errorf("learned estimate of %.20q…: want a subject of at most %d bytes", subject, MaxSubjectBytes)
+			return fmt.Errorf("learned estimate of %.20q…: its name is too long: want at most %d bytes", subject, MaxSubjectBytes)
 		case estimate.Answers < 1:
 			return fmt.Errorf("learned estimate of %q: %d answers: want at least 1", subject, estimate.Answers)
 		case len(estimate.Text) > MaxLearnedEstimateBytes:

@@ -75,8 +75,8 @@ func Run(t testing.TB, c *tundish.Client) (stop func()) {
 	return stop
 }
 
-// Drain waits until no job of a bucket waits, is in flight, or is due later: all are done, dead or gone. It polls ever more rarely, at last every 10 s,
-// so it returns up to 10 % of its time late. The functions of the client are called at the exact times.
+// Drain waits until no job of a bucket waits, is in flight, or is due later: all are done, dead or gone. The time between two polls grows to 10 s,
+// so Drain may return late, by up to 10 % of the time that it waited. Only Drain is late: functions that work jobs are called at their exact times.
 func Drain(t testing.TB, c *tundish.Client, bucket string) {
 	t.Helper()
 	for wait := 20 * time.Millisecond; ; wait = min(wait+wait/10, 10*time.Second) {

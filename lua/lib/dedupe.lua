@@ -4,16 +4,16 @@
 -- The hash seen holds the state of each id and the end of its window (see codec.lua). There are two windows:
 -- dedupe_window, and a minute for ids that the client made. Ids of one window end in the order in which they were added. So two
 -- lists, seen_window and seen_minute, oldest first, name the ids to forget. After the window was shortened, older ids end
--- later than the ids behind them. They keep these in memory a little longer, and enqueue.lua reads the end itself.
+-- later than the ids behind them. The ids behind them then stay a little longer, and enqueue.lua reads the end itself.
 --
--- An id of the proxy identifies a client's request, by its Idempotency-Key. Once that is done, the id is remembered as any other. If
--- the job ended otherwise, the id is free: for a minute it is remembered only for an enqueue repeated after a lost reply. Such an
--- id may be used again before, and still has one entry in seen_minute: if its end is later than its place in the list, the entry
--- moves to the end of the list.
+-- An id of the proxy identifies a client's request, by its Idempotency-Key. If the request was done, the id is remembered as any other.
+-- If not, another request may use the id at once. For one more minute the id identifies only a repetition of the same call of
+-- enqueue.lua whose reply was lost. An id that is used again within that minute keeps its one entry in seen_minute: if its end is
+-- later than its place in the list, the entry moves to the end of the list.
 --
 -- Above dedupe_max the callers with the most ids lose their oldest ones: so no caller can push out the ids of others. The field
--- seen_of:<digits> of …:count is the number of a caller's ids (see owned.lua). An id that stays although it is the oldest moves to the
--- end of its list, before the last one: the last one ends last (see relocate.lua).
+-- seen_of:<digits> of …:count is the number of a caller's ids (see owned.lua). If the caller of the oldest id keeps
+-- it, the id moves to the second-to-last place of its list: relocate.lua takes the end of the last id as the end of the whole list.
 
 --#include lib/callers.lua
 --#include lib/codec.lua

@@ -8,12 +8,12 @@
 -- the times at which a slot may be, from first to limit. A slot is used once, and any two are an interval apart. So at
 -- most R·W + B departures are in every window W, in whatever order slots are handed out.
 --
--- A slot less than an interval before the next one of its row wastes the time between. So if other buckets have demand, the departure is
--- put off to the next slot: as often as the demand, in departures per microsecond, fills the slots
--- before it. It is never put off in a row whose next slot has passed. Such a row begins again at each claim: if slots are further
--- apart than buckets look ahead, the departure would be put off for ever. credit is the demand that is not filled
--- yet. Free slots that passed unused show less demand: unused is the demand that is not filled any more. With a burst,
--- the slots of the row serve as well, and no departure is put off.
+-- A row is a run of slots that are exactly an interval apart. A departure less than an interval before the next slot of a row makes that
+-- slot unusable, and wastes a part of an interval. So if other buckets have demand, the departure is postponed to that slot, as long as
+-- the demand, in departures per microsecond, fills the slots before it. It is never postponed in a row whose next slot has passed. Such a
+-- row begins again at each claim: if slots are further apart than buckets look ahead, the departure would be postponed for ever.
+-- credit: demand that no slot has served yet. unused: free slots that passed without a departure, which lower the demand. With a burst,
+-- the slots of the row serve as well, and no departure is postponed.
 --
 -- Stored in the pace are slot, frac, rate and last of the pacer, by the server's clock; clock, the time of the last claim;
 -- free, how many slots the gaps have; and unused, in thousandths of a slot. The sorted set of gaps has

@@ -50,7 +50,7 @@ func (p *bucketPatrol) lookAtHeads(ctx context.Context, flows []string, keep boo
 		p.oldest = oldestJob{r.Int(), r.Text()}
 	}, oldestBytes, store.BoolArg(keep), p.oldest.came, p.oldest.id)
 	if err == nil && (looked > len(flows) || looked == 0 && len(flows) > 0) {
-		err = fmt.Errorf("bucket %q: script oldest_waiting looked at %d of %d flows", p.Name, looked, len(flows))
+		err = fmt.Errorf("bucket %q: cannot tell the oldest waiting job: script oldest_waiting returned %d of %d flows", p.Name, looked, len(flows))
 	}
 	return looked, err
 }

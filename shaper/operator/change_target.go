@@ -167,7 +167,7 @@ func (o *Operator) resolved(ctx context.Context, t target, patch *FlowPatch) ([]
 				continue
 			}
 			if slices.Contains(change.Put, secret) {
-				return fields, &InvalidChangeError{t.bucket, errors.New(AddSecrets + ": has a secret that is to be removed, too")}
+				return fields, &InvalidChangeError{t.bucket, errors.New(AddSecrets + ": the same secret is added and removed: do only one")}
 			}
 			change.Drop = append(change.Drop, secret)
 		}

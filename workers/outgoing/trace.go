@@ -36,7 +36,7 @@ type connKey struct{}
 // overConn sends a request over the connection in its context.
 type overConn struct{}
 
-var errNoConn = errors.New("outgoing: the request has no connection")
+var errNoConn = errors.New("outgoing: the request was not sent by this client: it has no network connection")
 
 // RoundTrip implements [http.RoundTripper]. The span shows the origin only: the path and the query of a webhook's URL may be secrets.
 func (overConn) RoundTrip(req *http.Request) (*http.Response, error) {
