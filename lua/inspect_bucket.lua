@@ -34,8 +34,8 @@
 --   oldest_age   age of the oldest head of a list. With flows: of the head that the last audit found (see oldest_waiting.lua); once that
 --                job is sent, the next one is assumed to be as old
 --   last_slot; empty: when the last waiting job is expected to depart, absent if unknown
---   paused (since when), paused_by, paused_reason; resumed (when the last pause ended); changed (when a
---   setting changed last); purging (entries that a purge has yet to remove), purged
+--   paused (since when), paused_by, paused_reason; resumed (when the last pause ended); changing (when the last
+--   changes of settings began); purging (entries that a purge has yet to remove), purged
 --   levels       1 if the bucket has flows, 2 if they are in groups; flows, flows_wait (in turn queues), groups, groups_wait; flows_held,
 --                flows_open and flows_half_open (their breakers), as the last audit of sweep.lua found them; flows_disabled
 --   dead_bytes; dead_capacity and dead_max_bytes: the bounds that hold; dead_dropped_old, dead_dropped_extra: by retention, by the bounds
@@ -144,11 +144,11 @@ add('remembered', redis.call('HLEN', seen))
 add('forgotten', tonumber(forgotten or 0))
 add('oldest_age', oldest > 0 and math.max(now - oldest, 0))
 
-local paused, paused_by, paused_reason, resumed = unpack(redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason', 'resumed'))
-local changed = string.match(redis.call('HGET', conf, 'changes') or '', '"at":"(%d+)"')
+local paused, paused_by, paused_reason, resumed, changing =
+  unpack(redis.call('HMGET', conf, 'paused', 'paused_by', 'paused_reason', 'resumed', 'changing'))
 add('paused', tonumber(paused or 0))
 add('resumed', tonumber(resumed or 0))
-add('changed', tonumber(changed or 0))
+add('changing', tonumber(string.match(changing or '', '^%d+') or 0))
 add('paused_by', paused_by)
 add('paused_reason', paused_reason)
 add('purging', unpurged)

@@ -4,13 +4,16 @@
 --          configured values as own:<field>), schema, revision, generation; what clients need; its writer (owned, by, started), created
 --          and its changes
 --
--- Field of the settings:
+-- Fields of the settings:
 --   changes  a line of JSON for each change, newest first: at (microseconds), by, action, and changes, a list of {field, before, after}.
 --            action is "set" or "reset" by an operator; a process that writes its configuration has none. At most 20 lines and
 --            16 KB are kept, always the newest line, and 200 bytes of each value
+--   changing "begin last": when the last changes began and ended; changes within SERIES of each other are one series, so a bucket whose
+--            settings change all the time is judged by verdicts too
 
 local changes = {
   COUNT = 20, BYTES = 16384, VALUE_BYTES = 200,
+  SERIES = 60000000, -- microseconds
   FOLLOWS = { generation = true, timetable = true, in_flight_rule = true }, -- derived fields: not recorded
 }
 
@@ -32,7 +35,9 @@ function changes.note(conf, now, by, action, names, values, differs)
     if count == changes.COUNT or #record + #entry >= changes.BYTES then break end
     record, count = record .. '\n' .. entry, count + 1
   end
-  redis.call('HSET', conf, 'changes', record)
+  local began, last = string.match(redis.call('HGET', conf, 'changing') or '', '^(%d+) (%d+)$')
+  if not began or now - last > changes.SERIES then began = now end
+  redis.call('HSET', conf, 'changes', record, 'changing', string.format('%.0f %.0f', began, now))
   return #noted
 end
 

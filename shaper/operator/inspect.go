@@ -69,8 +69,8 @@ type BucketInfo struct {
 	Pause     *shaper.Pause // nil if the bucket runs
 	Overrides []Override    // settings that an operator has changed
 
-	resumed time.Time // when the last pause ended; zero: never
-	changed time.Time // when a setting changed last; zero: not known
+	resumed  time.Time // when the last pause ended; zero: never
+	changing time.Time // when the last changes of settings began, see lua/lib/changes.lua; zero: never
 
 	keys store.Keys
 }
@@ -153,7 +153,7 @@ func readBucketInfo(name string, k store.Keys, reply any) (BucketInfo, error) {
 		}
 	}
 	info.Pause = codec.ReadPause(a.Int("paused"), a.Text("paused_by"), a.Text("paused_reason"))
-	for name, at := range map[string]*time.Time{"resumed": &info.resumed, "changed": &info.changed} {
+	for name, at := range map[string]*time.Time{"resumed": &info.resumed, "changing": &info.changing} {
 		if n := a.Int(name); n > 0 {
 			*at = time.UnixMicro(n)
 		}

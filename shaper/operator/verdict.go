@@ -77,7 +77,7 @@ type Blocked struct {
 	Then []string
 
 	detail string // for the sentence
-	isHeld bool   // most requests in flight are with no running process
+	isLeft bool   // most requests in flight are with no running process
 }
 
 // IsProblem reports whether people should look at the bucket. It is true if due jobs are not delivered at the bucket's rate, and the cause is neither
@@ -331,9 +331,12 @@ func scaled(causes []Blocked, waits, sum int64, flows float64) []Blocked {
 func (v *Verdict) grows(j *judgement) {
 	more := j.progress.Arrived - j.progress.Gone
 	free := j.Capacity - j.Unfinished - j.Callbacks
-	const least = 3                                                                            // jobs: a smaller change is chance
-	if more < least || v.Waits == 0 || free <= 0 || j.Now.Sub(j.resumed) < j.progress.Window { // it grew while it was paused
+	const least = 3 // jobs: a smaller change is chance
+	if more < least || v.Waits == 0 || free <= 0 {
 		return
+	}
+	if j.Now.Sub(j.resumed) < j.progress.Window {
+		return // it grew while it was paused
 	}
 	v.Grows = float64(more) / j.progress.Window.Seconds()
 	const furthest = 30 * 24 * time.Hour

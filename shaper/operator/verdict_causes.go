@@ -73,9 +73,11 @@ func (j *judgement) full(inFlight, most int64) *Blocked {
 		return nil
 	}
 	c := &Blocked{Code: WhyInFlight, detail: fmt.Sprintf("%s of %s", number(inFlight), number(most))}
-	if busy := j.fleet.Busy(); 2*busy < inFlight { // a process that stands still or was killed has them until their leases end
+	// A process that stands still or was killed has the others until their leases end; or asynq servers have them. Processes do not report by bucket,
+	// so deliveries of other buckets may hide it.
+	if busy := j.fleet.Busy(); 2*busy < inFlight {
 		c.detail += fmt.Sprintf(", of which running processes deliver %s", number(busy))
-		c.isHeld = true
+		c.isLeft = true
 	}
 	return c
 }
@@ -250,7 +252,7 @@ func (j *judgement) action(c *Blocked) []string {
 			return one("set", "--budgets="+shaper.Budgets(doubled(s.budgets, s.holdingBudget)).String())
 		}
 	case WhyInFlight:
-		if c.isHeld {
+		if c.isLeft {
 			return []string{"job", "list", bucket, "--state=in_flight"}
 		}
 		return one("set", fmt.Sprintf("--max-in-flight=%d", 2*j.boundOf(c)))

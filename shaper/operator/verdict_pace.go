@@ -13,10 +13,10 @@ const (
 	failsMuch = 0.1              // of attempts that fail: from here on they are a cause
 )
 
-// couldSendFor returns how long jobs could have been sent: since the oldest was enqueued, the window opened, a pause ended, a
-// setting changed, and a dispatcher started.
+// couldSendFor returns how long jobs could have been sent: since the oldest was enqueued, the window opened, a pause ended, the
+// last changes of settings began, and a dispatcher started.
 func (j *judgement) couldSendFor(age time.Duration) time.Duration {
-	begins := []time.Time{j.fleet.ServedSince(j.Name), j.resumed, j.changed}
+	begins := []time.Time{j.fleet.ServedSince(j.Name), j.resumed, j.changing}
 	if j.Hours != nil {
 		begins = append(begins, j.Hours.Opened)
 	}
