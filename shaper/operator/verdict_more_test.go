@@ -145,23 +145,6 @@ func TestResumedBucketIsNotSlow(t *testing.T) {
 	})
 }
 
-// A bucket whose settings change all the time is not excused for ever.
-func TestChangesDoNotHideThatNothingIsSent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		j := newVerdictRig(t)
-		j.late.Store(true)
-		j.enqueue(40)
-		for i := range 12 {
-			must.Get(j.op.As("anna").Bucket("b").Set(t.Context(), rig.MustPatch(t, "max_in_flight", fmt.Sprint(20+i))))(t)
-			pass(10 * time.Second)
-		}
-		if v := j.verdict(); !v.IsProblem() {
-			t.Errorf("%s: %s", v.Code, v.Sentence())
-		}
-	})
-}
-
 // A backlog that grows says when the bucket is full.
 func TestBacklogGrows(t *testing.T) {
 	t.Parallel()

@@ -209,3 +209,24 @@ func TestControlOutOfMemory(t *testing.T) {
 		t.Errorf("bucket %+v", b)
 	}
 }
+
+// Changes within a minute of each other are one series: a bucket whose settings change all the time is not judged from its last change on.
+func TestChangesAreOneSeries(t *testing.T) {
+	t.Parallel()
+	r := realRig(t).fresh(t, fmt.Sprint("b", nextClaim()))
+	r.setTime(epoch)
+	r.configure(settings{rateCount: 10, capacity: 100})
+	changing := func() int64 {
+		return r.answerOf(r.run(lua.InspectBucket, r.keysOf(lua.InspectBucket, ""), append([]any{r.member()}, changeable...)...)).Int("changing")
+	}
+	must.Equal(t, changing(), 0, "before a change")
+	began := r.now()
+	for i := range 20 {
+		r.control("set", "anna", "capacity", 200+i)
+		must.Equal(t, changing(), began, "in a series")
+		r.pass(20 * second)
+	}
+	r.pass(60 * second)
+	r.control("set", "anna", "capacity", 300)
+	must.Equal(t, changing(), r.now(), "after a quiet minute")
+}
